@@ -1,0 +1,1 @@
+"""What is there? Pipelines, sites, routes and the files they come from."""
