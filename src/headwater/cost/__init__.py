@@ -1,0 +1,1 @@
+"""How good is it? Rates along the pipeline, and what a placement costs."""
