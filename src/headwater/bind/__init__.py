@@ -1,0 +1,1 @@
+"""With what? The ties to the machine."""

@@ -1,0 +1,113 @@
+"""What is the best possible placement?
+
+`exact` starts from annealing, then proves: branch and bound where a table of pairs exists, an integer
+programme along the links of a tree where that is not enough. It answers with the optimum, or with the
+best bound it reached at its limits.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from headwater.model.routes import Ints
+from headwater.place import branch
+from headwater.place.arrays import Arrays
+from headwater.place.bounds import lower_bound
+from headwater.place.feasible import unit_hosts
+from headwater.place.programme import MOST_CELLS, programme
+from headwater.place.result import PROOF_TOLERANCE, Limits
+from headwater.place.search import Found, anneal
+from headwater.place.state import State
+
+__all__ = ["exact", "prove", "twins"]
+
+NODES = 50_000  # nodes of the branch and bound before another way is tried
+CHUNK_WORK = 300_000_000  # pairs looked at between looks at the clock
+
+
+def exact(arrays: Arrays, seed: int, limits: Limits) -> Found:
+    """Return the optimum, or the best found and the bound reached."""
+    floor = lower_bound(arrays)
+    first = anneal(arrays, seed, limits, floor=floor)
+    return prove(arrays, first, floor, limits)
+
+
+def prove(
+    arrays: Arrays, first: Found, floor: float, limits: Limits, nodes: int = NODES, cells: int = MOST_CELLS
+) -> Found:
+    """Return something better than `first` or a proof that there is none, as far as the limits reach."""
+    best, lower, count, is_cut, because = first.where, floor, first.evaluations, first.cut_short, first.because
+    f = State(arrays, best).f
+    if len(arrays.pairs) and not _is_proven(f, lower):
+        best, f, lower, more, is_done, is_cut = _branch(arrays, best, f, lower, nodes, limits)
+        count += more
+        because += ("branch and bound closed",) if is_done else ("branch and bound reached its limit",)
+    if not _is_proven(f, lower) and not is_cut and 0 < len(arrays.streams) * len(arrays.tree) <= cells:
+        where, dual, note, is_cut = programme(arrays, f, limits)
+        if where is not None and (other := State(arrays, where).f) < f:
+            best, f = where, other
+        lower = max(lower, min(dual, f))
+        because += (note,)
+    if _is_proven(f, lower):
+        because += ("proven: no valid placement is better",)
+    return Found(best, count, is_cut, lower, because)
+
+
+def _is_proven(f: float, lower: float) -> bool:
+    return f - lower <= PROOF_TOLERANCE * max(f, 1e-3)
+
+
+def _branch(
+    arrays: Arrays, best: Ints, f: float, lower: float, nodes: int, limits: Limits
+) -> tuple[Ints, float, float, int, bool, bool]:
+    hosts = unit_hosts(arrays)
+    at = np.concatenate(([0], np.cumsum([len(some) for some in hosts]))).astype(np.int32)
+    flat = np.concatenate(hosts).astype(np.int32)
+    per_node = max(1, len(arrays.streams)) * len(arrays.hosts) ** 2
+    state = State(arrays, best)
+    best = best.copy()
+    limits.say("branch and bound", None)
+    # growing limits: a run that is cut off starts again with the better placement and bound it found
+    spent, some = 0, max(1, min(nodes, CHUNK_WORK // per_node))
+    while True:
+        f, bound, left = branch.branch(state.problem, state.parts, at, flat, twins(arrays), best, f, lower, some)
+        lower = max(lower, bound)
+        spent += some - max(0, left)
+        is_done = left >= 0
+        is_cut = not is_done and limits.remaining_s() <= 0
+        if is_done or is_cut or spent >= nodes:
+            return best, f, lower, spent, is_done, is_cut
+        limits.say(f"branch and bound, F {f:.6g}, bound {lower:.6g}", spent / nodes)
+        some = min(4 * some, nodes - spent)
+
+
+def twins(arrays: Arrays) -> Ints:
+    """Return the same number for hosts that can stand for each other.
+
+    Twins hang on the same site by one link each with the same latency and bandwidth, have the same
+    class, speed and slots, and no rule tells them apart.
+    """
+    number: dict[tuple[object, ...], int] = {}
+    answer = np.empty(len(arrays.hosts), np.int32)
+    rules: list[list[int]] = [[] for _ in range(len(arrays.hosts))]
+    for rule in range(len(arrays.rule_at) - 1):
+        for host in arrays.rule_hosts[arrays.rule_at[rule] : arrays.rule_at[rule + 1]]:
+            rules[host].append(rule)
+    routes = arrays.problem.routes
+    for host, site in enumerate(arrays.problem.hosts):
+        v = int(arrays.hosts[host, 2])
+        key: tuple[object, ...] = (host,)
+        if arrays.start[v + 1] - arrays.start[v] == 1:
+            code = int(arrays.leaving[arrays.start[v]])
+            key = (
+                "twin",
+                int(routes.towards[code]),
+                float(routes.latency_s[code // 2]),
+                float(routes.bandwidth_bps[code // 2]),
+                site.level,
+                site.speed,
+                site.slots,
+                tuple(rules[host]),
+            )
+        answer[host] = number.setdefault(key, len(number))
+    return answer

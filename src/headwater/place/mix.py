@@ -1,0 +1,53 @@
+"""What should a user get who does not choose? Greedy, then search, then proof where the size allows.
+
+The bound comes first, because a search that reaches it is done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from headwater.place.arrays import Arrays
+from headwater.place.bounds import lower_bound
+from headwater.place.exact import prove
+from headwater.place.result import Limits
+from headwater.place.search import NEAR_ZERO, Found, anneal, descend, greedy, tidied
+from headwater.place.state import State
+
+__all__ = ["auto"]
+
+STEPS = 4_000_000  # annealing steps in all, for any size
+LARGE = 2_000  # operators above which cooling does not pay: descend only
+DESCENT_STEPS = 1_000_000
+PROOF_WORK = 5_000_000_000  # pairs of hosts that the proof may look at in all
+MOST_NODES = 50_000
+MOST_CELLS = 3_000  # streams times links up to which the integer programme is tried
+
+
+def auto(arrays: Arrays, seed: int, limits: Limits) -> Found:
+    """Return a good placement and how good it can be at most."""
+    limits.say("bounding from below", None)
+    floor = lower_bound(arrays)
+    limits.say("greedy placement", None)
+    first = greedy(arrays)
+    found = first
+    if State(arrays, first.where).f > floor + NEAR_ZERO:
+        if len(arrays.names) > LARGE:
+            found = descend(arrays, first.where, seed, DESCENT_STEPS, limits)
+        else:
+            found = anneal(arrays, seed, limits, where=first.where, floor=floor, most=STEPS)
+        found = Found(
+            found.where, first.evaluations + found.evaluations, found.cut_short, floor, first.because + found.because
+        )
+    per_node = max(1, len(arrays.streams)) * len(arrays.hosts) ** 2
+    nodes = min(MOST_NODES, PROOF_WORK // per_node)
+    if nodes >= 1 and not found.cut_short and len(arrays.pairs):
+        found = prove(arrays, found, floor, limits, nodes, MOST_CELLS)
+    limits.say("tidying", None)
+    neat = tidied(arrays, found.where)
+    if not np.array_equal(neat, found.where):
+        because = (*found.because, "of placements with this F, one with less on the network")
+        return replace(found, where=neat, because=because, lower_bound=max(floor, found.lower_bound))
+    return replace(found, lower_bound=max(floor, found.lower_bound))
