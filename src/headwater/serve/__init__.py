@@ -1,0 +1,1 @@
+"""Who asks? The command line."""

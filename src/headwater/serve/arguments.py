@@ -1,0 +1,93 @@
+"""What do the words on the command line mean?
+
+Checks the values of options and says what is wrong with them in the same form as for files. Reads no
+files and loads nothing heavy, so that a slip is answered at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headwater.errors import Mistake, SpecError
+from headwater.model import units
+from headwater.model.pipeline import LEVELS
+from headwater.serve import disk
+
+__all__ = ["LARGEST_SEED", "Search", "check_picture", "level", "method_names", "named_or", "quantity", "search"]
+
+LARGEST_SEED = 2**32 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """How to search for a placement."""
+
+    method: str = "auto"
+    seed: int = 0
+    seconds: float = math.inf  # outer fence, in wall seconds
+
+
+def search(method: str, seed: int, seconds: float | None) -> Search:
+    """Return how to search.
+
+    Raises:
+        SpecError: HW1306, when there is no time at all.
+    """
+    if seconds is not None and not seconds > 0:
+        raise SpecError(Mistake("HW1306", f"--seconds is {seconds:g}; a search needs more than 0 seconds"))
+    return Search(method, seed, math.inf if seconds is None else seconds)
+
+
+def method_names(text: str | None) -> tuple[str, ...]:
+    """Return the names in a list with commas; none for None.
+
+    >>> method_names("td, anneal")
+    ('td', 'anneal')
+    """
+    return tuple(name.strip() for name in text.split(",") if name.strip()) if text else ()
+
+
+def check_picture(path: str) -> None:
+    """Refuse a picture of a kind that cannot be drawn, or where nothing can be written.
+
+    Raises:
+        SpecError: HW1307, for another kind of file.
+        BindError: HW4001 or HW4002, when the file system refuses.
+    """
+    if not path.lower().endswith((".svg", ".png")):
+        raise SpecError(Mistake("HW1307", f"a picture is an .svg or a .png file; found '{path}'"))
+    disk.check_writable(path)
+
+
+def quantity(option: str, text: str, kind: units.Kind) -> float:
+    """Return a quantity that was given to an option.
+
+    Raises:
+        SpecError: HW1308, when it is none of that kind.
+    """
+    try:
+        return units.parse(text, kind)
+    except ValueError as error:
+        raise SpecError(Mistake("HW1308", f"{option}: {error}")) from None
+
+
+def level(option: str, text: str) -> int:
+    """Return the level of a class of machine.
+
+    Raises:
+        SpecError: HW1309, for any other word.
+    """
+    if text not in LEVELS:
+        raise SpecError(Mistake("HW1309", f"{option} is '{text}'; a class is one of {', '.join(LEVELS)}"))
+    return LEVELS[text]
+
+
+def named_or(word: str, values: Sequence[str]) -> str | tuple[str, ...]:
+    """Return the word when it is all that was given, else the values as names.
+
+    >>> named_or("center", ["center"]), named_or("center", ["Oslo", "Bergen"])
+    ('center', ('Oslo', 'Bergen'))
+    """
+    return word if list(values) in ([], [word]) else tuple(values)

@@ -1,0 +1,161 @@
+"""What is installed, what is missing, and how is it got?
+
+Looks at this machine and gives one `Check` for each thing that Headwater needs, now or later. Loads a
+package only to find out whether the search kernels are compiled.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+from rich.text import Text
+
+from headwater import __version__
+from headwater.serve import kernels, render
+from headwater.serve.output import Output
+
+__all__ = ["Check", "checks", "doctor", "java_major", "pinned"]
+
+OLDEST_PYTHON = (3, 11)
+OLDEST_JAVA = 17
+REPAIR = "run 'make setup' in Headwater's folder"
+GET_JAVA = (
+    "install a Java 17 or newer runtime (Debian: apt install openjdk-17-jre-headless; "
+    "Fedora: dnf install java-17-openjdk-headless; macOS: brew install openjdk@17) or set JAVA_HOME to one"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that Headwater needs."""
+
+    name: str
+    found: str | None  # a version or a state; None: nothing
+    wanted: str
+    ok: bool
+    needed: bool  # whether the commands of this version need it
+    how: str = ""  # how to get it, when it is not ok
+
+
+def doctor(output: Output, compile_now: bool = False) -> int:
+    """Show every check; return 0 when all that the commands need is there, else 4."""
+    if compile_now:
+        kernels.load_core("headwater.place")
+    found = checks(os.environ)
+    is_ready = all(check.ok for check in found if check.needed)
+    readable = [render.simple_table(("", "what", "found", "wanted"), map(_row, found))]
+    output.answer(
+        {"ok": is_ready, "version": __version__, "checks": [asdict(check) for check in found]},
+        *readable,
+        *(Text(f"{check.name}: {check.how}") for check in found if check.how),
+        Text("all that the commands need is here" if is_ready else "some of what the commands need is missing"),
+    )
+    return 0 if is_ready else 4
+
+
+def checks(environment: Mapping[str, str]) -> tuple[Check, ...]:
+    """Return what was found on this machine."""
+    packages = _packages()
+    can_load = all(check.ok for check in packages)
+    return (_python(), *packages, _kernels(can_load), _java(environment))
+
+
+def pinned(requirement: str) -> tuple[str, str | None] | None:
+    """Return name and exact version of a requirement, or None for one of an extra.
+
+    >>> pinned("numpy==2.4.6"), pinned("pytest==9.2.0; extra == 'dev'")
+    (('numpy', '2.4.6'), None)
+    """
+    text, _, marker = requirement.partition(";")
+    if "extra" in marker:
+        return None
+    match = re.match(r"\s*([\w.-]+)(?:\[[^\]]*\])?\s*\(?(?:==\s*([\w.+!]+))?", text)
+    return (match[1], match[2]) if match else None
+
+
+def java_major(said: str) -> int | None:
+    """Return the major version in what `java -version` says.
+
+    >>> java_major('openjdk version "17.0.15" 2025-04-15'), java_major('java version "1.8.0_392"')
+    (17, 8)
+    """
+    match = re.search(r'version "(\d+)(?:\.(\d+))?', said)
+    if match is None:
+        return None
+    return int(match[2] or 0) if match[1] == "1" else int(match[1])
+
+
+def _python() -> Check:
+    found = ".".join(map(str, sys.version_info[:3]))
+    wanted = ".".join(map(str, OLDEST_PYTHON))
+    ok = sys.version_info[:2] >= OLDEST_PYTHON
+    return Check("python", found, f"{wanted} or newer", ok, True, "" if ok else f"install Python {wanted} or newer")
+
+
+def _packages() -> tuple[Check, ...]:
+    try:
+        requirements = importlib.metadata.requires("headwater") or []
+    except importlib.metadata.PackageNotFoundError:
+        return (Check("headwater", None, __version__, False, True, REPAIR),)
+    return tuple(_package(*found) for found in map(pinned, requirements) if found is not None)
+
+
+def _package(name: str, wanted: str | None) -> Check:
+    try:
+        found = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return Check(name, None, wanted or "any", False, True, REPAIR)
+    how = "" if wanted in (None, found) else f"this version is not the one that was tested; {REPAIR}"
+    return Check(name, found, wanted or "any", True, True, how)
+
+
+def _kernels(can_load: bool) -> Check:
+    wanted = "compiled"
+    how = "compiled at first use, which takes about a minute; 'headwater doctor --compile' does it now"
+    if not can_load:
+        return Check("search kernels", None, wanted, False, False, "needs the packages above")
+    try:
+        is_compiled = kernels.are_compiled()
+    except (ImportError, OSError, RuntimeError, AttributeError) as error:
+        return Check("search kernels", None, wanted, False, True, f"cannot be loaded ({error}); {REPAIR}")
+    return Check(
+        "search kernels",
+        wanted if is_compiled else "not compiled",
+        wanted,
+        is_compiled,
+        False,
+        "" if is_compiled else how,
+    )
+
+
+def _java(environment: Mapping[str, str]) -> Check:
+    wanted = f"{OLDEST_JAVA} or newer, to run pipelines"
+    home = environment.get("JAVA_HOME")
+    at_home = os.path.join(home, "bin", "java") if home else None
+    program = at_home if at_home and os.access(at_home, os.X_OK) else shutil.which("java", path=environment.get("PATH"))
+    major = java_major(_said(program)) if program else None
+    ok = major is not None and major >= OLDEST_JAVA
+    return Check("java", None if major is None else str(major), wanted, ok, False, "" if ok else GET_JAVA)
+
+
+def _said(program: str) -> str:
+    try:
+        done = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.SubprocessError, UnicodeError):
+        return ""
+    return done.stderr + done.stdout
+
+
+def _row(check: Check) -> tuple[Text, str, str, str]:
+    if check.ok:
+        mark = Text("ok", style="yellow" if check.how else "green")
+    else:
+        mark = Text("missing" if check.needed else "later", style="bold red" if check.needed else "yellow")
+    return mark, check.name, check.found or "-", check.wanted
