@@ -63,6 +63,8 @@ def use_cache() -> None:
     except OSError:
         return
     os.environ["NUMBA_CACHE_DIR"] = str(folder)
+    if "numba" in sys.modules:  # it has read the environment already
+        sys.modules["numba"].config.CACHE_DIR = str(folder)
 
 
 def is_compiled() -> bool:
@@ -76,7 +78,7 @@ def compile_all(say: Callable[[str], None]) -> None:
     use_cache()
     if is_compiled():
         return
-    say("compiling the search kernels (once, about a minute)")
+    say("compiling the search kernels (once, a minute or two)")
     import headwater.place  # noqa: F401, PLC0415 - importing compiles
 
     folder = os.environ.get("NUMBA_CACHE_DIR")

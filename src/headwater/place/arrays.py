@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headwater.cost.problem import Problem
-from headwater.errors import BrokenInvariant, PlanError
+from headwater.errors import BrokenInvariant, Mistake, SpecError
 from headwater.model.routes import Ints, Numbers
 
 __all__ = ["MOST_GRAPH_HOSTS", "Arrays", "arrays"]
@@ -223,10 +223,11 @@ def _pairs(problem: Problem, pairs_up_to: int) -> tuple[Numbers, Ints]:
         meet = _meeting(routes.table, at)
         return routes.way[at][:, None, :] + routes.way[at][None, :, :] - 2.0 * routes.way[meet], none
     if count > MOST_GRAPH_HOSTS:
-        raise PlanError(
-            f"HW2003 {count} sites with slots on a network that is not a tree; at most {MOST_GRAPH_HOSTS} can be "
-            "searched there. Give slots only to the sites that may run something, or leave out redundant links."
+        text = (
+            f"{count} sites have slots on a network that is not a tree; at most {MOST_GRAPH_HOSTS} can be searched "
+            "there. Give slots only to the sites that may run something, or leave out redundant links."
         )
+        raise SpecError(Mistake("HW1403", text))
     pairs = np.zeros((count, count, 2))
     last = np.empty((count, len(routes.names)), np.int32)
     for i, vertex in enumerate(at):

@@ -7,6 +7,8 @@ best bound it reached at its limits.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from headwater.model.routes import Ints
@@ -19,17 +21,25 @@ from headwater.place.result import PROOF_TOLERANCE, Limits
 from headwater.place.search import Found, anneal
 from headwater.place.state import State
 
-__all__ = ["exact", "prove", "twins"]
+__all__ = ["exact", "is_proven", "prove", "twins"]
 
+PROVEN = "proven: no valid placement is better"
+FEW_STEPS = 120_000  # of a first annealing: often enough for a proof
+FEW_NODES = 200  # of a first proof
 NODES = 50_000  # nodes of the branch and bound before another way is tried
+MOST_WORK = 20_000_000_000  # pairs of hosts that one branch and bound may look at in all
 CHUNK_WORK = 300_000_000  # pairs looked at between looks at the clock
 
 
 def exact(arrays: Arrays, seed: int, limits: Limits) -> Found:
     """Return the optimum, or the best found and the bound reached."""
     floor = lower_bound(arrays)
-    first = anneal(arrays, seed, limits, floor=floor)
-    return prove(arrays, first, floor, limits)
+    first = prove(arrays, anneal(arrays, seed, limits, floor=floor, most=FEW_STEPS), floor, limits, FEW_NODES, 0)
+    if is_proven(State(arrays, first.where).f, first.lower_bound) or first.cut_short:
+        return first
+    longer = anneal(arrays, seed, limits, where=first.where, floor=floor)
+    found = prove(arrays, longer, first.lower_bound, limits)
+    return replace(found, evaluations=first.evaluations + found.evaluations, because=first.because + found.because)
 
 
 def prove(
@@ -38,32 +48,34 @@ def prove(
     """Return something better than `first` or a proof that there is none, as far as the limits reach."""
     best, lower, count, is_cut, because = first.where, floor, first.evaluations, first.cut_short, first.because
     f = State(arrays, best).f
-    if len(arrays.pairs) and not _is_proven(f, lower):
+    if len(arrays.pairs) and not is_proven(f, lower):
         best, f, lower, more, is_done, is_cut = _branch(arrays, best, f, lower, nodes, limits)
         count += more
         because += ("branch and bound closed",) if is_done else ("branch and bound reached its limit",)
-    if not _is_proven(f, lower) and not is_cut and 0 < len(arrays.streams) * len(arrays.tree) <= cells:
+    if not is_proven(f, lower) and not is_cut and 0 < len(arrays.streams) * len(arrays.tree) <= cells:
         where, dual, note, is_cut = programme(arrays, f, limits)
         if where is not None and (other := State(arrays, where).f) < f:
             best, f = where, other
         lower = max(lower, min(dual, f))
         because += (note,)
-    if _is_proven(f, lower):
-        because += ("proven: no valid placement is better",)
+    if is_proven(f, lower) and PROVEN not in because:
+        because += (PROVEN,)
     return Found(best, count, is_cut, lower, because)
 
 
-def _is_proven(f: float, lower: float) -> bool:
+def is_proven(f: float, lower: float) -> bool:
+    """Return whether a bound is as good as F."""
     return f - lower <= PROOF_TOLERANCE * max(f, 1e-3)
 
 
 def _branch(
     arrays: Arrays, best: Ints, f: float, lower: float, nodes: int, limits: Limits
 ) -> tuple[Ints, float, float, int, bool, bool]:
+    per_node = max(1, len(arrays.streams)) * len(arrays.hosts) ** 2
+    nodes = max(1, min(nodes, MOST_WORK // per_node))
     hosts = unit_hosts(arrays)
     at = np.concatenate(([0], np.cumsum([len(some) for some in hosts]))).astype(np.int32)
     flat = np.concatenate(hosts).astype(np.int32)
-    per_node = max(1, len(arrays.streams)) * len(arrays.hosts) ** 2
     state = State(arrays, best)
     best = best.copy()
     limits.say("branch and bound", None)

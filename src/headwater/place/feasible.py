@@ -74,7 +74,10 @@ def explain(arrays: Arrays) -> Infeasible | None:
     shared = sorted({int(h) for unit in core for h in hosts[unit]})
     slots = int(arrays.hosts[shared, SLOTS].sum())
     contested = tuple(problem.hosts[h].name for h in shared)
-    demands = [f"{len(members)} operators must share {slots} slots on {_listed(contested)}: {_listed(members, 8)}"]
+    demands = [
+        f"{len(members)} operators must share {slots} slot{'' if slots == 1 else 's'} on {_listed(contested)}: "
+        f"{_listed(members, 8)}"
+    ]
     demands += [
         f"'{name}' must be apart from '{other}'"
         for name in members

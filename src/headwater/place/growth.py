@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from headwater.place.atoms import allows, delay_of, fits_apart
 from headwater.place.kernels import I1, PROBLEM, STATE, U8
-from headwater.place.steps import allows, commit, delay_of, fits_apart, try_move
+from headwater.place.steps import commit, try_move
 
 __all__ = ["construct", "may_move", "saving", "tidy"]
 

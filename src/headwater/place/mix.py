@@ -11,7 +11,7 @@ import numpy as np
 
 from headwater.place.arrays import Arrays
 from headwater.place.bounds import lower_bound
-from headwater.place.exact import prove
+from headwater.place.exact import is_proven, prove
 from headwater.place.result import Limits
 from headwater.place.search import NEAR_ZERO, Found, anneal, descend, greedy, tidied
 from headwater.place.state import State
@@ -19,6 +19,8 @@ from headwater.place.state import State
 __all__ = ["auto"]
 
 STEPS = 4_000_000  # annealing steps in all, for any size
+FEW_STEPS = 120_000  # of a first, short annealing
+FEW_NODES = 200  # and of a first, short proof
 LARGE = 2_000  # operators above which cooling does not pay: descend only
 DESCENT_STEPS = 1_000_000
 PROOF_WORK = 5_000_000_000  # pairs of hosts that the proof may look at in all
@@ -33,21 +35,34 @@ def auto(arrays: Arrays, seed: int, limits: Limits) -> Found:
     limits.say("greedy placement", None)
     first = greedy(arrays)
     found = first
+    per_node = max(1, len(arrays.streams)) * len(arrays.hosts) ** 2
+    nodes = min(MOST_NODES, PROOF_WORK // per_node) if len(arrays.pairs) else 0
     if State(arrays, first.where).f > floor + NEAR_ZERO:
         if len(arrays.names) > LARGE:
-            found = descend(arrays, first.where, seed, DESCENT_STEPS, limits)
+            found = _joined(first, descend(arrays, first.where, seed, DESCENT_STEPS, limits))
         else:
-            found = anneal(arrays, seed, limits, where=first.where, floor=floor, most=STEPS)
-        found = Found(
-            found.where, first.evaluations + found.evaluations, found.cut_short, floor, first.because + found.because
-        )
-    per_node = max(1, len(arrays.streams)) * len(arrays.hosts) ** 2
-    nodes = min(MOST_NODES, PROOF_WORK // per_node)
-    if nodes >= 1 and not found.cut_short and len(arrays.pairs):
-        found = prove(arrays, found, floor, limits, nodes, MOST_CELLS)
+            # a short search is often enough for a proof; only what is left open is searched at length
+            found = _joined(first, anneal(arrays, seed, limits, where=first.where, floor=floor, most=FEW_STEPS))
+            if nodes > FEW_NODES and not found.cut_short:
+                found = prove(arrays, found, floor, limits, FEW_NODES, 0)
+            if not is_proven(State(arrays, found.where).f, found.lower_bound) and not found.cut_short:
+                found = _joined(found, anneal(arrays, seed, limits, where=found.where, floor=floor, most=STEPS))
+    found = replace(found, lower_bound=max(floor, found.lower_bound))
+    if nodes >= 1 and not found.cut_short:
+        found = prove(arrays, found, found.lower_bound, limits, nodes, MOST_CELLS)
     limits.say("tidying", None)
     neat = tidied(arrays, found.where)
     if not np.array_equal(neat, found.where):
         because = (*found.because, "of placements with this F, one with less on the network")
-        return replace(found, where=neat, because=because, lower_bound=max(floor, found.lower_bound))
-    return replace(found, lower_bound=max(floor, found.lower_bound))
+        return replace(found, where=neat, because=because)
+    return found
+
+
+def _joined(before: Found, after: Found) -> Found:
+    """Return what came after, with the work and the reasons of both."""
+    return replace(
+        after,
+        evaluations=before.evaluations + after.evaluations,
+        lower_bound=max(before.lower_bound, after.lower_bound),
+        because=before.because + after.because,
+    )

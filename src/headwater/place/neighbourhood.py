@@ -8,8 +8,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from headwater.place.atoms import allows, fits_apart
 from headwater.place.kernels import I1, PROBLEM, STATE
-from headwater.place.steps import allows, commit, fits_apart, try_move, try_swap
+from headwater.place.steps import commit, try_move, try_swap
 
 __all__ = ["best_step", "make_step"]
 

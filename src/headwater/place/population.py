@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from headwater.place.atoms import allows, chance, fits_apart
 from headwater.place.kernels import I1, I2, N1, PROBLEM, STATE
-from headwater.place.steps import allows, chance, fits_apart, refresh
+from headwater.place.steps import refresh
 
 __all__ = ["enumerate_all", "evolve"]
 

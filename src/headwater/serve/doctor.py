@@ -118,7 +118,7 @@ def _package(name: str, wanted: str | None) -> Check:
 
 def _kernels(can_load: bool) -> Check:
     wanted = "compiled"
-    how = "compiled at first use, which takes about a minute; 'headwater doctor --compile' does it now"
+    how = "compiled at first use, which takes a minute or two; 'headwater doctor --compile' does it now"
     if not can_load:
         return Check("search kernels", None, wanted, False, False, "needs the packages above")
     try:

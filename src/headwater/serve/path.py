@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from headwater.cost.problem import Problem
-from headwater.cost.score import Score
+if TYPE_CHECKING:  # loading routes would compile them
+    from headwater.cost.problem import Problem
+    from headwater.cost.score import Score
 
 __all__ = ["PathStep", "path_steps"]
 

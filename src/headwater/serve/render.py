@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -16,13 +17,15 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from headwater.cost.score import Score
 from headwater.model.pipeline import LEVEL_NAMES, Pipeline
 from headwater.model.sites import Sites
 from headwater.model.units import show
-from headwater.place.result import Infeasible, Result
 from headwater.serve.path import PathStep
 from headwater.serve.plain import plain
+
+if TYPE_CHECKING:  # loading the search would compile it
+    from headwater.cost.score import Score
+    from headwater.place.result import Infeasible, Result
 
 __all__ = ["Row", "compared", "infeasible", "placed", "scored", "share", "simple_table"]
 
