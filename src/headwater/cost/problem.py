@@ -16,6 +16,7 @@ import numpy as np
 from headwater.cost.flow import Flow, flow
 from headwater.cost.score import Bounds
 from headwater.cost.worst import worst_routes
+from headwater.errors import Mistake, SpecError
 from headwater.model.pipeline import Operator, Pipeline
 from headwater.model.routes import Routes
 from headwater.model.sites import Site, Sites
@@ -132,12 +133,14 @@ class Problem:
         def pick(override: float | None, computed: float) -> float:
             return computed if override is None else override
 
-        return Bounds(
-            pick(wanted.rt_min_s, rt_min),
-            pick(wanted.rt_max_s, rt_max),
-            pick(wanted.rf_max, float(rf_max)),
-            pick(wanted.bw_max_bps, bw_max),
-        )
+        low, high = pick(wanted.rt_min_s, rt_min), pick(wanted.rt_max_s, rt_max)
+        if high < low:
+            text = (
+                f"objective.rt: the largest response time, {high:g} s, is below the smallest, {low:g} s, so that slower "
+                "placements would be better; raise 'max', lower 'min' or leave both out"
+            )
+            raise SpecError(Mistake("HW1405", text))
+        return Bounds(low, high, pick(wanted.rf_max, float(rf_max)), pick(wanted.bw_max_bps, bw_max))
 
     def longest(self, processing_s: list[float], delay_s: list[float] | tuple[float, ...]) -> float:
         """Return the longest path that counts; processing by operator, delay by stream, in file order."""

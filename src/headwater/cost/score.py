@@ -75,7 +75,7 @@ def evaluate(problem: Problem, placement: Mapping[str, str]) -> Score:
         if over > 0.0:
             link = problem.sites.links[code // 2]
             congested.append(Congestion((link.a, link.b), link.a if code % 2 else link.b, over))
-    bw = sum(congestion.over_bps for congestion in congested)
+    bw = sum((congestion.over_bps for congestion in congested), 0.0)
     load_cores: dict[str, float] = {}
     for operator in pipeline.operators:
         site = sites[placement[operator.name]]

@@ -16,8 +16,8 @@ from headwater.place.state import problem_parts
 
 __all__ = ["bw_bound", "lower_bound", "rf_bound", "rt_bound"]
 
-MOST_WAITING = 60_000_000  # heads that may wait at once; above this the tree is condensed first ...
-FEW_WAITING = 1_000_000  # ... and above this where no host has a single slot, for then nothing is lost by it
+MOST_STEPS = 20_000_000  # streams times vertices; above this the tree is condensed first ...
+FEW_STEPS = 500_000  # ... and above this where no host has a single slot, for then nothing is lost by it
 MOST_PAIR_STEPS = 4_000_000_000  # streams times pairs of hosts that the RT bound may look at on a graph
 SAFE = 1.0 - 1e-12  # rounding must not lift a bound above the truth
 
@@ -43,7 +43,8 @@ def rt_bound(arrays: Arrays) -> float:
     up_lat, up_inv = routes.up if routes.is_tree else (none, none)
     is_alone = (arrays.hosts[:, SLOTS] == 1).astype(np.uint8)
     waiting = _most_waiting(arrays)
-    if routes.is_tree and waiting * len(arrays.hosts) > (MOST_WAITING if is_alone.any() else FEW_WAITING):
+    work = len(arrays.streams) * len(arrays.tree)
+    if routes.is_tree and (work > MOST_STEPS or (work > FEW_STEPS and not is_alone.any())):
         arrays, up_lat, up_inv, is_alone = condense(arrays)
     return float(relax.relax(problem_parts(arrays), up_lat, up_inv, is_alone, waiting))
 

@@ -21,7 +21,7 @@ from numba import njit
 from headwater.place.kernels import I1, PROBLEM, STATE
 from headwater.place.steps import refresh, settle, walk
 
-__all__ = ["branch", "relax", "same_site_fits"]
+__all__ = ["branch", "joined", "relax", "same_site_fits"]
 
 TINY = 1e-12  # what a bound may be wrong by through rounding
 
@@ -42,6 +42,14 @@ def same_site_fits(u, v, x, ops, hosts, apart_at, apart, unit_at, settled, taken
     if settled[two] < 0:
         more += unit_at[two + 1] - unit_at[two]
     return taken[x] + more <= hosts[x, 1]
+
+
+@njit(cache=False)
+def joined(head, tail, own):
+    """Return the length of a path from its two halves; infinite where one half has no way at all."""
+    if head == np.inf or tail == np.inf:
+        return np.inf
+    return head + tail - own
 
 
 @njit(cache=False)
@@ -220,7 +228,7 @@ def branch(problem, state, first_at, first_hosts, twin, best, best_f, floor, mos
                     least = np.inf
                     for j in range(size[depth, u]):
                         x = open_at[depth, u, j]
-                        least = min(least, head[v, j] + tail[v, j] - work[v, 0] * pace[x])
+                        least = min(least, joined(head[v, j], tail[v, j], work[v, 0] * pace[x]))
                     rt = max(rt, least)
                 lower = max(lower, weigh[0] * rt + rest)
                 if lower >= best_f - TINY:
@@ -238,7 +246,7 @@ def branch(problem, state, first_at, first_hosts, twin, best, best_f, floor, mos
                         short = 0.0
                         for k in range(unit_at[u], unit_at[u + 1]):
                             o = unit_ops[k]
-                            longest = max(longest, head[o, j] + tail[o, j] - work[o, 0] * pace[x])
+                            longest = max(longest, joined(head[o, j], tail[o, j], work[o, 0] * pace[x]))
                             short += max(0, ops[o, 0] - hosts[x, 0])
                         value = max(lower, weigh[0] * longest + rest + weigh[1] * (short - least_rf[u]))
                         if value < best_f - TINY:

@@ -10,11 +10,12 @@ from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from headwater.errors import Mistake, SpecError
 from headwater.model.routes import Ints
 from headwater.place import growth, kernels, neighbourhood, population
-from headwater.place.arrays import LEVEL, RULE, SLOTS, Arrays
+from headwater.place.arrays import LEVEL, NEED, RULE, SLOTS, Arrays
 from headwater.place.constructive import hlf
 from headwater.place.feasible import random_start, unit_hosts
 from headwater.place.result import Limits
@@ -112,9 +113,11 @@ def greedy(arrays: Arrays, passes: int = 2) -> Found:
     is_floating = (arrays.ops[:, RULE] < 0).astype(np.uint8)
     for unit in np.flatnonzero(np.diff(arrays.unit_at) > 1):
         is_floating[arrays.unit_ops[arrays.unit_at[unit] : arrays.unit_at[unit + 1]]] = 0
-    extra = _strongest(arrays)
+    ranked = _strongest(arrays)
+    extra = ranked[:8]
     fallback = where.copy()
     where[is_floating == 1] = extra[0]
+    _seat_needy(arrays, where, is_floating, ranked)
     state = State(arrays, where)
     growth.construct(state.problem, state.parts, is_floating, extra, GREEDY_WIDTH)
     count = state.evaluations
@@ -133,12 +136,33 @@ def _breaks_apart(arrays: Arrays, where: Ints) -> bool:
     return bool((where[owner] == where[arrays.apart]).any())
 
 
-def _strongest(arrays: Arrays, most: int = 8) -> Ints:
-    """Return a few hosts that suit any operator: roots and high classes with many slots first."""
+def _strongest(arrays: Arrays) -> Ints:
+    """Return the hosts in the order in which they suit any operator: roots, high classes, quick ones, roomy ones."""
     hosts = arrays.problem.hosts
     is_root = np.fromiter((site.kind == "root" for site in hosts), bool, len(hosts))
     columns = (np.arange(len(hosts)), -arrays.hosts[:, SLOTS], arrays.pace, -arrays.hosts[:, LEVEL], ~is_root)
-    return np.lexsort(columns)[:most].astype(np.int32)
+    return np.lexsort(columns).astype(np.int32)
+
+
+def _seat_needy(arrays: Arrays, where: Ints, is_floating: npt.NDArray[np.uint8], ranked: Ints) -> None:
+    """Give floating operators that need a class a slot of that class first, before others take them all.
+
+    They may still move when their turn comes. Where there is room for everybody this changes nothing much;
+    where there is not, it saves the strong sites for those who need them.
+    """
+    free = arrays.hosts[:, SLOTS] - np.bincount(where[is_floating == 0], minlength=len(arrays.hosts))
+    for need in (3, 2):
+        able = [int(h) for h in ranked if arrays.hosts[h, LEVEL] >= need and free[h] > 0]
+        seats = iter(able)
+        seat = next(seats, None)
+        for op in np.flatnonzero((arrays.ops[:, NEED] == need) & (is_floating == 1))[::-1]:
+            while seat is not None and free[seat] <= 0:
+                seat = next(seats, None)
+            if seat is None:
+                break
+            where[op] = seat
+            free[seat] -= 1
+            is_floating[op] = 0
 
 
 def descend(arrays: Arrays, where: Ints, seed: int, steps: int, limits: Limits) -> Found:
