@@ -1,0 +1,1 @@
+"""How good and how fast is it? Problems to measure on, and the benchmark of placement."""
