@@ -136,8 +136,8 @@ class Problem:
         low, high = pick(wanted.rt_min_s, rt_min), pick(wanted.rt_max_s, rt_max)
         if high < low:
             text = (
-                f"objective.rt: the largest response time, {high:g} s, is below the smallest, {low:g} s, so that slower "
-                "placements would be better; raise 'max', lower 'min' or leave both out"
+                f"objective.rt: the largest response time, {high:g} s, is below the smallest, {low:g} s, so that "
+                "slower placements would be better; raise 'max', lower 'min' or leave both out"
             )
             raise SpecError(Mistake("HW1405", text))
         return Bounds(low, high, pick(wanted.rf_max, float(rf_max)), pick(wanted.bw_max_bps, bw_max))

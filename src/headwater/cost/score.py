@@ -186,8 +186,9 @@ def _code_loads(problem: Problem, placement: Mapping[str, str]) -> dict[int, flo
     loads: dict[int, float] = {}
     for i, stream in enumerate(problem.pipeline.streams):
         load = problem.flow.load_bps(i)
-        if stream.source not in placement or stream.target not in placement or load == 0.0:
+        here, there = placement.get(stream.source, ""), placement.get(stream.target, "")
+        if here not in problem.sites.by_name or there not in problem.sites.by_name or load == 0.0:
             continue
-        for code in _route(problem, placement[stream.source], placement[stream.target]) or ():
+        for code in _route(problem, here, there) or ():
             loads[code] = loads.get(code, 0.0) + load
     return loads

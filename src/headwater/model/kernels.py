@@ -18,7 +18,7 @@ __all__ = ["graph_row", "tree_farthest", "tree_order"]
     cache=True,
 )
 def tree_order(n, root, ends, towards, lat, inv):
-    """Return vertex numbers in preorder, and parent, subtree end, up code, depth, way up for each.
+    """Return vertex numbers in preorder (-1: not reached), and parent, subtree end, up code, depth, way up for each.
 
     `ends[code]` and `towards[code]` are the sites where a direction starts and arrives. Vertices are
     numbered in preorder, so that the subtree of v is the range v <= x < end(v).
@@ -60,7 +60,7 @@ def tree_order(n, root, ends, towards, lat, inv):
             way[v, 1] = way[p, 1] + inv[code // 2]
         for k in range(start[site + 1] - 1, start[site] - 1, -1):
             code = out[k]
-            if via[site] >= 0 and code == via[site] ^ 1:
+            if towards[code] == root or via[towards[code]] >= 0:  # met before: the way back, or a ring
                 continue
             via[towards[code]] = code
             stack[top] = towards[code]

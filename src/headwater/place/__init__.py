@@ -142,4 +142,5 @@ def place(
 
 def _no_hosts(problem: Problem) -> Infeasible:
     names = [operator.name for operator in problem.pipeline.operators]
-    return Infeasible(tuple(Unplaced(name, ("no slots: every site",)) for name in names), ("no site has any slots",))
+    unplaced = tuple(Unplaced(name, ("no slots: every site",)) for name in names)
+    return Infeasible(unplaced, (f"no site has any slots, and '{names[0]}' needs one",))

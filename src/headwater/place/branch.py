@@ -47,7 +47,7 @@ def same_site_fits(u, v, x, ops, hosts, apart_at, apart, unit_at, settled, taken
 @njit(cache=False)
 def joined(head, tail, own):
     """Return the length of a path from its two halves; infinite where one half has no way at all."""
-    if head == np.inf or tail == np.inf:
+    if max(head, tail) == np.inf:
         return np.inf
     return head + tail - own
 
@@ -108,7 +108,7 @@ def relax(
     f"Tuple((float64, float64, int64))({PROBLEM}, {STATE}, {I1}, {I1}, {I1}, {I1}, float64, float64, int64)", cache=True
 )
 def branch(problem, state, first_at, first_hosts, twin, best, best_f, floor, most):
-    """Search below `best_f`; return (best F, proven bound, steps left of `most`).
+    """Search below `best_f`; return (best F, proven bound, what is left of `most` pairs of hosts; -1: cut off).
 
     `first_at` and `first_hosts` are the hosts open to each unit, `twin` gives hosts that can stand for
     each other the same number, `floor` is a bound known already. `best` is replaced when something
@@ -149,10 +149,12 @@ def branch(problem, state, first_at, first_hosts, twin, best, best_f, floor, mos
     node_bound[0] = floor
     is_new = True
     left = most
+    is_cut = False
     while depth >= 0:
         if is_new:
             left -= 1
             if left < 0:
+                is_cut = True
                 break
             # settle what has one host left, count slots, cut full hosts, bound, cut; until nothing changes
             is_dead = False
@@ -198,6 +200,8 @@ def branch(problem, state, first_at, first_hosts, twin, best, best_f, floor, mos
                     break
                 if is_changed:
                     continue
+                for e in range(streams.shape[0]):
+                    left -= 2 * np.int64(size[depth, ops[streams[e, 0], 6]]) * size[depth, ops[streams[e, 1], 6]]
                 relax(
                     ops, work, outs, streams, flow, hosts, pace, pairs, apart_at, apart, unit_at, settled, taken,
                     size[depth], open_at[depth], head, tail,
@@ -314,9 +318,9 @@ def branch(problem, state, first_at, first_hosts, twin, best, best_f, floor, mos
         depth += 1
         is_new = True
     lower = best_f
-    if left < 0:  # cut off: what is still open, and the node that was not looked at
+    if is_cut:  # cut off: what is still open, and the node that was not looked at
         lower = min(lower, node_bound[depth])
         for d in range(depth):
             if at[d] < choices[d]:
                 lower = min(lower, promise[d, at[d]])
-    return best_f, max(lower, floor), left
+    return best_f, max(lower, floor), np.int64(-1) if is_cut else max(left, 0)

@@ -21,20 +21,20 @@ from headwater.place.result import PROOF_TOLERANCE, Limits
 from headwater.place.search import Found, anneal
 from headwater.place.state import State
 
-__all__ = ["exact", "is_proven", "prove", "twins"]
+__all__ = ["FEW_PAIRS", "FEW_STEPS", "can_branch", "exact", "is_proven", "prove", "twins"]
 
 PROVEN = "proven: no valid placement is better"
 FEW_STEPS = 120_000  # of a first annealing: often enough for a proof
-FEW_NODES = 200  # of a first proof
-NODES = 50_000  # nodes of the branch and bound before another way is tried
-MOST_WORK = 20_000_000_000  # pairs of hosts that one branch and bound may look at in all
-CHUNK_WORK = 300_000_000  # pairs looked at between looks at the clock
+FEW_PAIRS = 200_000_000  # pairs of hosts that a first, short proof may look at
+MOST_PAIRS = 20_000_000_000  # and a long one
+MOST_OPEN = 100_000_000  # hosts open to units, on all levels of the search: 4 bytes each
+CHUNK_PAIRS = 300_000_000  # pairs looked at between looks at the clock
 
 
 def exact(arrays: Arrays, seed: int, limits: Limits) -> Found:
     """Return the optimum, or the best found and the bound reached."""
     floor = lower_bound(arrays)
-    first = prove(arrays, anneal(arrays, seed, limits, floor=floor, most=FEW_STEPS), floor, limits, FEW_NODES, 0)
+    first = prove(arrays, anneal(arrays, seed, limits, floor=floor, most=FEW_STEPS), floor, limits, FEW_PAIRS, 0)
     if is_proven(State(arrays, first.where).f, first.lower_bound) or first.cut_short:
         return first
     longer = anneal(arrays, seed, limits, where=first.where, floor=floor)
@@ -43,13 +43,13 @@ def exact(arrays: Arrays, seed: int, limits: Limits) -> Found:
 
 
 def prove(
-    arrays: Arrays, first: Found, floor: float, limits: Limits, nodes: int = NODES, cells: int = MOST_CELLS
+    arrays: Arrays, first: Found, floor: float, limits: Limits, pairs: int = MOST_PAIRS, cells: int = MOST_CELLS
 ) -> Found:
     """Return something better than `first` or a proof that there is none, as far as the limits reach."""
     best, lower, count, is_cut, because = first.where, floor, first.evaluations, first.cut_short, first.because
     f = State(arrays, best).f
-    if len(arrays.pairs) and not is_proven(f, lower):
-        best, f, lower, more, is_done, is_cut = _branch(arrays, best, f, lower, nodes, limits)
+    if can_branch(arrays) and not is_proven(f, lower):
+        best, f, lower, more, is_done, is_cut = _branch(arrays, best, f, lower, pairs, limits)
         count += more
         because += ("branch and bound closed",) if is_done else ("branch and bound reached its limit",)
     if not is_proven(f, lower) and not is_cut and 0 < len(arrays.streams) * len(arrays.tree) <= cells:
@@ -68,29 +68,34 @@ def is_proven(f: float, lower: float) -> bool:
     return f - lower <= PROOF_TOLERANCE * max(f, 1e-3)
 
 
+def can_branch(arrays: Arrays) -> bool:
+    """Return whether branch and bound has the table it needs and fits into memory."""
+    units = len(arrays.unit_at) - 1
+    return len(arrays.pairs) > 0 and units * units * len(arrays.hosts) <= MOST_OPEN
+
+
 def _branch(
-    arrays: Arrays, best: Ints, f: float, lower: float, nodes: int, limits: Limits
+    arrays: Arrays, best: Ints, f: float, lower: float, pairs: int, limits: Limits
 ) -> tuple[Ints, float, float, int, bool, bool]:
-    per_node = max(1, len(arrays.streams)) * len(arrays.hosts) ** 2
-    nodes = max(1, min(nodes, MOST_WORK // per_node))
     hosts = unit_hosts(arrays)
     at = np.concatenate(([0], np.cumsum([len(some) for some in hosts]))).astype(np.int32)
     flat = np.concatenate(hosts).astype(np.int32)
+    alike = twins(arrays)
     state = State(arrays, best)
     best = best.copy()
     limits.say("branch and bound", None)
     # growing limits: a run that is cut off starts again with the better placement and bound it found
-    spent, some = 0, max(1, min(nodes, CHUNK_WORK // per_node))
+    spent, some = 0, min(pairs, CHUNK_PAIRS)
     while True:
-        f, bound, left = branch.branch(state.problem, state.parts, at, flat, twins(arrays), best, f, lower, some)
+        f, bound, left = branch.branch(state.problem, state.parts, at, flat, alike, best, f, lower, some)
         lower = max(lower, bound)
-        spent += some - max(0, left)
+        spent += some
         is_done = left >= 0
         is_cut = not is_done and limits.remaining_s() <= 0
-        if is_done or is_cut or spent >= nodes:
-            return best, f, lower, spent, is_done, is_cut
-        limits.say(f"branch and bound, F {f:.6g}, bound {lower:.6g}", spent / nodes)
-        some = min(4 * some, nodes - spent)
+        if is_done or is_cut or spent >= pairs:
+            return best, f, lower, state.evaluations, is_done, is_cut
+        limits.say(f"branch and bound, F {f:.6g}, bound {lower:.6g}", spent / pairs)
+        some = min(4 * some, pairs - spent)
 
 
 def twins(arrays: Arrays) -> Ints:

@@ -268,7 +268,7 @@ def _demand(arrays: Arrays, unit: int) -> str:
     names = [arrays.names[op] for op in _members(arrays, unit)]
     if len(names) == 1:
         return f"'{names[0]}' {_wish(arrays.problem, names[0])}"
-    return f"{_listed(names, 8)} must share one site: " + "; ".join(
+    return f"{_listed(names, 8)} must share one site with {len(names)} slots: " + "; ".join(
         f"'{name}' {_wish(arrays.problem, name)}" for name in names[:8]
     )
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from headwater.place.arrays import Arrays
 from headwater.place.bounds import lower_bound
-from headwater.place.exact import is_proven, prove
+from headwater.place.exact import FEW_PAIRS, FEW_STEPS, can_branch, is_proven, prove
 from headwater.place.result import Limits
 from headwater.place.search import NEAR_ZERO, Found, anneal, descend, greedy, tidied
 from headwater.place.state import State
@@ -19,12 +19,9 @@ from headwater.place.state import State
 __all__ = ["auto"]
 
 STEPS = 4_000_000  # annealing steps in all, for any size
-FEW_STEPS = 120_000  # of a first, short annealing
-FEW_NODES = 200  # and of a first, short proof
 LARGE = 2_000  # operators above which cooling does not pay: descend only
 DESCENT_STEPS = 1_000_000
-PROOF_WORK = 5_000_000_000  # pairs of hosts that the proof may look at in all
-MOST_NODES = 50_000
+PROOF_PAIRS = 2_000_000_000  # pairs of hosts that the proof may look at
 MOST_CELLS = 3_000  # streams times links up to which the integer programme is tried
 
 
@@ -35,21 +32,19 @@ def auto(arrays: Arrays, seed: int, limits: Limits) -> Found:
     limits.say("greedy placement", None)
     first = greedy(arrays)
     found = first
-    per_node = max(1, len(arrays.streams)) * len(arrays.hosts) ** 2
-    nodes = min(MOST_NODES, PROOF_WORK // per_node) if len(arrays.pairs) else 0
     if State(arrays, first.where).f > floor + NEAR_ZERO:
         if len(arrays.names) > LARGE:
             found = _joined(first, descend(arrays, first.where, seed, DESCENT_STEPS, limits))
         else:
             # a short search is often enough for a proof; only what is left open is searched at length
             found = _joined(first, anneal(arrays, seed, limits, where=first.where, floor=floor, most=FEW_STEPS))
-            if nodes > FEW_NODES and not found.cut_short:
-                found = prove(arrays, found, floor, limits, FEW_NODES, 0)
+            if can_branch(arrays) and not found.cut_short:
+                found = prove(arrays, found, floor, limits, FEW_PAIRS, 0)
             if not is_proven(State(arrays, found.where).f, found.lower_bound) and not found.cut_short:
                 found = _joined(found, anneal(arrays, seed, limits, where=found.where, floor=floor, most=STEPS))
     found = replace(found, lower_bound=max(floor, found.lower_bound))
-    if nodes >= 1 and not found.cut_short:
-        found = prove(arrays, found, found.lower_bound, limits, nodes, MOST_CELLS)
+    if can_branch(arrays) and not found.cut_short:
+        found = prove(arrays, found, found.lower_bound, limits, PROOF_PAIRS, MOST_CELLS)
     limits.say("tidying", None)
     neat = tidied(arrays, found.where)
     if not np.array_equal(neat, found.where):

@@ -152,6 +152,7 @@ def _paths(arrays: Arrays, rows: _Rows, column: _Columns) -> None:
         return below[unit, v]
 
     head = [rows.column() for _ in arrays.names]
+    counts = _counted(arrays)
     rt = rows.column()
     column.objective.append((rt, float(arrays.weigh[0])))  # heads are in milliseconds: SCALE is in them
     carried: dict[int, list[tuple[int, float]]] = {}
@@ -161,7 +162,7 @@ def _paths(arrays: Arrays, rows: _Rows, column: _Columns) -> None:
         processing = [(column.at[unit_of[op], h], -SCALE * float(arrays.work[op, 0] * arrays.pace[h])) for h in hosts]
         if arrays.work[op, 1] == 0.0:
             rows.add([(head[op], 1.0), *processing], 0.0)
-        if arrays.work[op, 2] == 0.0:
+        if arrays.work[op, 2] == 0.0 and counts[op]:
             rows.add([(rt, 1.0), (head[op], -1.0)], 0.0)
         for e in range(arrays.ops[op, IN], arrays.ops[op, IN_END]):
             writer = int(arrays.streams[e, 0])
@@ -184,9 +185,19 @@ def _paths(arrays: Arrays, rows: _Rows, column: _Columns) -> None:
                 code = int(arrays.tree[v, 2])
                 carried.setdefault(code, []).append((up, -float(arrays.flow[e, 1]) / MEGA))
                 carried.setdefault(code ^ 1, []).append((down, -float(arrays.flow[e, 1]) / MEGA))
-            rows.add([(head[op], 1.0), (head[writer], -1.0), *processing, *delay], 0.0)
+            if counts[writer]:
+                rows.add([(head[op], 1.0), (head[writer], -1.0), *processing, *delay], 0.0)
     if arrays.weigh[2] > 0.0:
         _loads(arrays, rows, column, carried)
+
+
+def _counted(arrays: Arrays) -> list[bool]:
+    """Return which operators lie on a path from a source that counts."""
+    counts: list[bool] = []
+    for op in range(len(arrays.names)):
+        writers = arrays.streams[arrays.ops[op, IN] : arrays.ops[op, IN_END], 0].tolist()
+        counts.append(bool(arrays.work[op, 1] == 0.0) or any(counts[writer] for writer in writers))
+    return counts
 
 
 def _loads(arrays: Arrays, rows: _Rows, column: _Columns, carried: dict[int, list[tuple[int, float]]]) -> None:

@@ -6,6 +6,7 @@ the same seed gives the same answer; the wall clock only cuts short, and then th
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import dataclass
 
@@ -263,20 +264,18 @@ def ga(arrays: Arrays, seed: int, limits: Limits) -> Found:
 def exhaustive(arrays: Arrays, seed: int, limits: Limits) -> Found:
     """Try every valid placement; only for small problems."""
     del seed
-    choices = 1.0
-    for some in unit_hosts(arrays):
-        choices *= max(1, len(some))
+    digits = sum(math.log10(max(1, len(some))) for some in unit_hosts(arrays))
     state = State(arrays, _start(arrays, 0))
     best, best_f = state.where.copy(), np.zeros(1)
-    limits.say(f"trying up to {choices:.3g} placements", None)
+    limits.say(f"trying up to 10^{digits:.0f} placements", None)
     valid = -1
-    if choices <= MOST_ENUMERATED:
+    if digits <= math.log10(MOST_ENUMERATED):
         valid = population.enumerate_all(state.problem, state.parts, best, best_f, 4 * MOST_ENUMERATED)
     if valid < 0:
         raise SpecError(
             Mistake(
                 "HW1401",
-                f"the method 'exhaustive' would have to try up to {choices:.3g} placements; it stops at "
+                f"the method 'exhaustive' would have to try up to 10^{digits:.0f} placements; it stops at "
                 f"{MOST_ENUMERATED:.0e}. Use 'exact' or 'auto'.",
             )
         )
