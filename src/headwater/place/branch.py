@@ -200,6 +200,7 @@ def branch(problem, state, first_at, first_hosts, twin, best, best_f, floor, mos
                     break
                 if is_changed:
                     continue
+                left -= 300 * streams.shape[0]  # routes of settled streams and copies of what is open
                 for e in range(streams.shape[0]):
                     left -= 2 * np.int64(size[depth, ops[streams[e, 0], 6]]) * size[depth, ops[streams[e, 1], 6]]
                 relax(

@@ -26,7 +26,7 @@ __all__ = ["FEW_PAIRS", "FEW_STEPS", "can_branch", "exact", "is_proven", "prove"
 PROVEN = "proven: no valid placement is better"
 FEW_STEPS = 120_000  # of a first annealing: often enough for a proof
 FEW_PAIRS = 200_000_000  # pairs of hosts that a first, short proof may look at
-MOST_PAIRS = 20_000_000_000  # and a long one
+MOST_PAIRS = 6_300_000_000  # and a long one: runs of one, four and sixteen chunks
 MOST_OPEN = 100_000_000  # hosts open to units, on all levels of the search: 4 bytes each
 CHUNK_PAIRS = 300_000_000  # pairs looked at between looks at the clock
 
@@ -48,11 +48,14 @@ def prove(
     """Return something better than `first` or a proof that there is none, as far as the limits reach."""
     best, lower, count, is_cut, because = first.where, floor, first.evaluations, first.cut_short, first.because
     f = State(arrays, best).f
+    has_programme = 0 < len(arrays.streams) * len(arrays.tree) <= cells
+    if has_programme:
+        pairs = min(pairs, CHUNK_PAIRS)  # what a short search leaves open, the programme closes sooner
     if can_branch(arrays) and not is_proven(f, lower):
         best, f, lower, more, is_done, is_cut = _branch(arrays, best, f, lower, pairs, limits)
         count += more
         because += ("branch and bound closed",) if is_done else ("branch and bound reached its limit",)
-    if not is_proven(f, lower) and not is_cut and 0 < len(arrays.streams) * len(arrays.tree) <= cells:
+    if has_programme and not is_proven(f, lower) and not is_cut:
         where, dual, note, is_cut = programme(arrays, f, limits)
         if where is not None and (other := State(arrays, where).f) < f:
             best, f = where, other
