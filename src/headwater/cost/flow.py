@@ -29,11 +29,7 @@ class Flow:
 
 def flow(pipeline: Pipeline) -> Flow:
     """Return the rates and sizes along the pipeline."""
-    first: dict[str, int] = {}
-    count = 0
-    for operator in pipeline.operators:
-        first[operator.name] = count
-        count += len(operator.inputs)
+    first, count = pipeline.first_stream, len(pipeline.streams)
     rate, size = [0.0] * count, [0.0] * count
     in_rate: dict[str, float] = {}
     out: dict[str, tuple[float, float]] = {}

@@ -155,7 +155,7 @@ class Problem:
         between = pipeline.objective.between
         head: dict[str, float] = {}
         before: dict[str, str | None] = {}
-        stream_number = self._first_stream
+        stream_number = pipeline.first_stream
         best, last = 0.0, None
         for name in pipeline.order:
             operator = pipeline.operators[number[name]]
@@ -175,11 +175,3 @@ class Problem:
             path.append(last)
             last = before[last]
         return best, tuple(reversed(path))
-
-    @cached_property
-    def _first_stream(self) -> Mapping[str, int]:
-        first, count = {}, 0
-        for operator in self.pipeline.operators:
-            first[operator.name] = count
-            count += len(operator.inputs)
-        return first

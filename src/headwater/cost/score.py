@@ -6,7 +6,7 @@ and in full. The search kernels of `place` compute the same F step by step; laws
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from headwater.model.pipeline import Operator
 if TYPE_CHECKING:
     from headwater.cost.problem import Problem
 
-__all__ = ["Bounds", "Congestion", "Score", "evaluate", "f_of", "faults", "link_loads"]
+__all__ = ["Bounds", "Congestion", "Score", "evaluate", "f_of", "faults", "link_loads", "listed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ def faults(problem: Problem, placement: Mapping[str, str]) -> tuple[str, ...]:
         if name not in problem.pipeline.by_name
     ]
     reasons += [
-        f"site '{site.name}' has {site.slots} slots and {len(here)} operators: {_listed(here)}"
+        f"site '{site.name}' has {site.slots} slots and {len(here)} operators: {listed(here)}"
         for site in problem.hosts
         if len(here := filled.get(site.name, [])) > site.slots
     ]
@@ -153,7 +153,7 @@ def _cut_off(problem: Problem, placement: Mapping[str, str]) -> list[str]:
 def _breach(problem: Problem, operator: Operator, site: str) -> str:
     kind = problem.sites.by_name[site].kind
     if operator.at is not None:
-        return f"operator '{operator.name}' is on '{site}', but its 'at' allows only {_listed(operator.at)}"
+        return f"operator '{operator.name}' is on '{site}', but its 'at' allows only {listed(operator.at)}"
     wanted = "source" if operator.is_source else "sink"
     return f"operator '{operator.name}' is a {wanted} and needs a {problem.rule(operator)} site; '{site}' is a {kind}"
 
@@ -172,7 +172,8 @@ def _company(operator: Operator, placement: Mapping[str, str]) -> list[str]:
     return reasons
 
 
-def _listed(names: tuple[str, ...] | list[str], most: int = 6) -> str:
+def listed(names: Sequence[str], most: int = 6) -> str:
+    """Return quoted names with commas, the first few of them and how many more there are."""
     shown = ", ".join(f"'{name}'" for name in names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 

@@ -80,6 +80,15 @@ class Pipeline:
         return tuple(stream for operator in self.operators for stream in operator.inputs)
 
     @cached_property
+    def first_stream(self) -> Mapping[str, int]:
+        """Where in `streams` the inputs of each operator begin."""
+        first, count = {}, 0
+        for operator in self.operators:
+            first[operator.name] = count
+            count += len(operator.inputs)
+        return MappingProxyType(first)
+
+    @cached_property
     def order(self) -> tuple[str, ...]:
         """Operator names, writers before readers; file order among equals (breadth first)."""
         waiting = {operator.name: len(operator.inputs) for operator in self.operators}

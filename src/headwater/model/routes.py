@@ -92,6 +92,11 @@ class Routes:
         start = np.concatenate(([0], np.cumsum(count))).astype(np.int32)
         return start, np.argsort(self.ends, kind="stable").astype(np.int32)
 
+    @cached_property
+    def nanoseconds(self) -> npt.NDArray[np.int64]:
+        """Latency of each link in whole nanoseconds, so that sums are exact."""
+        return np.rint(self.latency_s * 1e9).astype(np.int64)
+
     def row(self, vertex: int) -> Row:
         """Return every route from one vertex of a graph, read from there."""
         found = self._rows.get(vertex)
@@ -102,10 +107,10 @@ class Routes:
     def fresh_row(self, vertex: int) -> Row:
         """Return every route from one vertex of a graph without keeping it."""
         start, out = self.outgoing
-        nano = np.rint(self.latency_s * 1e9).astype(np.int64)
-        return Row(
-            *kernels.graph_row(vertex, len(self.names), start, out, self.towards, nano, self.latency_s, self.inverse)
+        found = kernels.graph_row(
+            vertex, len(self.names), start, out, self.towards, self.nanoseconds, self.latency_s, self.inverse
         )
+        return Row(*found)
 
     def between(self, a: int, b: int) -> tuple[int, ...] | None:
         """Return the direction codes of the route from vertex a to vertex b; None where no way leads."""

@@ -19,7 +19,7 @@ from headwater.cost.problem import Problem
 from headwater.errors import BrokenInvariant, Mistake, SpecError
 from headwater.model.routes import Ints, Numbers
 
-__all__ = ["MOST_GRAPH_HOSTS", "Arrays", "arrays"]
+__all__ = ["MOST_GRAPH_HOSTS", "Arrays", "arrays", "ragged"]
 
 MOST_REACH = 20_000  # operators for which a bit for every two is kept
 MOST_GRAPH_HOSTS = 6000  # a graph that is no tree needs a table of all pairs: 20 bytes each
@@ -87,6 +87,10 @@ class Arrays:
         rule = self.ops[op, RULE]
         if rule < 0:
             return np.arange(len(self.hosts), dtype=np.int32)
+        return self.allowed_by(int(rule))
+
+    def allowed_by(self, rule: int) -> Ints:
+        """Return the hosts that a rule allows, ascending; not for rule -1, which allows all."""
         return self.rule_hosts[self.rule_at[rule] : self.rule_at[rule + 1]]
 
 
@@ -97,15 +101,10 @@ def arrays(problem: Problem, pairs_up_to: int = 1500) -> Arrays:
     number = {name: i for i, name in enumerate(names)}
     count = len(names)
     ordered = [pipeline.by_name[name] for name in names]
-    first = {}
-    total = 0
-    for operator in pipeline.operators:
-        first[operator.name] = total
-        total += len(operator.inputs)
     streams = np.array([(number[s.source], number[s.target]) for op in ordered for s in op.inputs], np.int32).reshape(
         -1, 2
     )
-    origin = [first[op.name] + i for op in ordered for i in range(len(op.inputs))]
+    origin = [pipeline.first_stream[op.name] + i for op in ordered for i in range(len(op.inputs))]
     size = np.asarray(problem.flow.size_bytes, np.float64)[origin]
     rate = np.asarray(problem.flow.rate_rps, np.float64)[origin]
     ops = np.zeros((count, 7), np.int32)
@@ -178,14 +177,15 @@ def arrays(problem: Problem, pairs_up_to: int = 1500) -> Arrays:
         start,
         leaving,
         host_at,
-        *_ragged(rule_lists),
-        *_ragged([sorted(others) for others in apart]),
-        *_ragged(unit_lists),
+        *ragged(rule_lists),
+        *ragged([sorted(others) for others in apart]),
+        *ragged(unit_lists),
         weigh,
     )
 
 
-def _ragged(lists: Sequence[Sequence[int]]) -> tuple[Ints, Ints]:
+def ragged(lists: Sequence[Sequence[int] | Ints]) -> tuple[Ints, Ints]:
+    """Return lists of different lengths as one: where each begins, and their entries."""
     at = np.zeros(len(lists) + 1, np.int32)
     np.cumsum([len(entry) for entry in lists], out=at[1:])
     flat = np.fromiter((i for entry in lists for i in entry), np.int32, int(at[-1]))

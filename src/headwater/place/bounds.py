@@ -46,7 +46,7 @@ def rt_bound(arrays: Arrays) -> float:
     work = len(arrays.streams) * len(arrays.tree)
     if routes.is_tree and (work > MOST_STEPS or (work > FEW_STEPS and not is_alone.any())):
         arrays, up_lat, up_inv, is_alone = condense(arrays)
-    return float(relax.relax(problem_parts(arrays), up_lat, up_inv, is_alone, waiting))
+    return float(relax.relax(problem_parts(arrays, with_reach=False), up_lat, up_inv, is_alone, waiting))
 
 
 def _most_waiting(arrays: Arrays) -> int:

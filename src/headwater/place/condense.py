@@ -45,7 +45,7 @@ def condense(arrays: Arrays) -> Condensed:
     number[kept] = np.arange(len(kept))
     belongs = np.zeros((len(vertex), int(is_long.sum())), bool)
     for column, rule in enumerate(np.flatnonzero(is_long)):
-        belongs[_listed(arrays, int(rule)), column] = True
+        belongs[arrays.allowed_by(int(rule)), column] = True
     inside, outside = np.flatnonzero(keep[vertex]), np.flatnonzero(~keep[vertex])
     at = anchor[vertex[outside]]
     kinds = np.unique(np.column_stack((number[at], arrays.pace[outside], belongs[outside])), axis=0)
@@ -78,17 +78,13 @@ def condense(arrays: Arrays) -> Condensed:
     return Condensed(small, up_lat[order], up_inv[order], np.zeros(len(small.hosts), np.uint8))
 
 
-def _listed(arrays: Arrays, rule: int) -> Ints:
-    return arrays.rule_hosts[arrays.rule_at[rule] : arrays.rule_at[rule + 1]]
-
-
 def _kept(arrays: Arrays, is_long: npt.NDArray[np.bool_]) -> tuple[npt.NDArray[np.bool_], Numbered]:
     """Return which vertices stay: named hosts and all above them; and for every vertex the one it hangs on."""
     table, vertex = arrays.tree, arrays.hosts[:, VERTEX]
     keep = np.zeros(len(table), bool)
     keep[0] = True
     for rule in np.flatnonzero(~is_long):
-        for host in _listed(arrays, int(rule)).tolist():
+        for host in arrays.allowed_by(int(rule)).tolist():
             v = int(vertex[host])
             while not keep[v]:
                 keep[v] = True
@@ -121,7 +117,7 @@ def _small(
     moved[inside] = position[: len(inside)]
     columns = np.cumsum(is_long) - 1
     lists: list[Numbered] = [
-        np.flatnonzero(members[by_vertex, columns[rule]]) if is_long[rule] else np.sort(moved[_listed(arrays, rule)])
+        np.flatnonzero(members[by_vertex, columns[rule]]) if is_long[rule] else np.sort(moved[arrays.allowed_by(rule)])
         for rule in range(len(is_long))
     ]
     hosts = np.zeros((len(by_vertex), 3), np.int32)

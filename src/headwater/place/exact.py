@@ -13,15 +13,15 @@ import numpy as np
 
 from headwater.model.routes import Ints
 from headwater.place import branch
-from headwater.place.arrays import Arrays
+from headwater.place.arrays import Arrays, ragged
 from headwater.place.bounds import lower_bound
 from headwater.place.feasible import unit_hosts
 from headwater.place.programme import MOST_CELLS, programme
-from headwater.place.result import PROOF_TOLERANCE, Limits
+from headwater.place.result import Limits, is_proven
 from headwater.place.search import Found, anneal
 from headwater.place.state import State
 
-__all__ = ["FEW_PAIRS", "FEW_STEPS", "can_branch", "exact", "is_proven", "prove", "twins"]
+__all__ = ["FEW_PAIRS", "FEW_STEPS", "can_branch", "exact", "prove", "twins"]
 
 PROVEN = "proven: no valid placement is better"
 FEW_STEPS = 120_000  # of a first annealing: often enough for a proof
@@ -66,11 +66,6 @@ def prove(
     return Found(best, count, is_cut, lower, because)
 
 
-def is_proven(f: float, lower: float) -> bool:
-    """Return whether a bound is as good as F."""
-    return f - lower <= PROOF_TOLERANCE * max(f, 1e-3)
-
-
 def can_branch(arrays: Arrays) -> bool:
     """Return whether branch and bound has the table it needs and fits into memory."""
     units = len(arrays.unit_at) - 1
@@ -80,9 +75,7 @@ def can_branch(arrays: Arrays) -> bool:
 def _branch(
     arrays: Arrays, best: Ints, f: float, lower: float, pairs: int, limits: Limits
 ) -> tuple[Ints, float, float, int, bool, bool]:
-    hosts = unit_hosts(arrays)
-    at = np.concatenate(([0], np.cumsum([len(some) for some in hosts]))).astype(np.int32)
-    flat = np.concatenate(hosts).astype(np.int32)
+    at, flat = ragged(unit_hosts(arrays))
     alike = twins(arrays)
     state = State(arrays, best)
     best = best.copy()

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from headwater.cost.problem import Problem
+from headwater.cost.score import listed
 from headwater.errors import PlanError
 from headwater.model.routes import Ints
 from headwater.place.arrays import RULE, SLOTS, Arrays
@@ -74,10 +75,9 @@ def explain(arrays: Arrays) -> Infeasible | None:
     shared = sorted({int(h) for unit in core for h in hosts[unit]})
     slots = int(arrays.hosts[shared, SLOTS].sum())
     contested = tuple(problem.hosts[h].name for h in shared)
-    demands = [
-        f"{len(members)} operators must share {slots} slot{'' if slots == 1 else 's'} on {_listed(contested)}: "
-        f"{_listed(members, 8)}"
-    ]
+    few = listed(contested, NAMES_SHOWN)
+    plural = "" if slots == 1 else "s"
+    demands = [f"{len(members)} operators must share {slots} slot{plural} on {few}: {listed(members, 8)}"]
     demands += [
         f"'{name}' must be apart from '{other}'"
         for name in members
@@ -268,7 +268,7 @@ def _demand(arrays: Arrays, unit: int) -> str:
     names = [arrays.names[op] for op in _members(arrays, unit)]
     if len(names) == 1:
         return f"'{names[0]}' {_wish(arrays.problem, names[0])}"
-    return f"{_listed(names, 8)} must share one site with {len(names)} slots: " + "; ".join(
+    return f"{listed(names, 8)} must share one site with {len(names)} slots: " + "; ".join(
         f"'{name}' {_wish(arrays.problem, name)}" for name in names[:8]
     )
 
@@ -277,7 +277,7 @@ def _wish(problem: Problem, name: str) -> str:
     operator = problem.pipeline.by_name[name]
     rule = problem.rule(operator)
     if operator.at is not None:
-        return f"allows only {_listed(operator.at)}"
+        return f"allows only {listed(operator.at, NAMES_SHOWN)}"
     return {"leaf": "is a source and needs a leaf", "root": "is a sink and needs a root"}.get(
         str(rule), "may go anywhere"
     ) + " with slots"
@@ -299,9 +299,4 @@ def _unplaced(problem: Problem, name: str, contested: Sequence[str]) -> Unplaced
             groups.setdefault("slots needed by operators that can go nowhere else", []).append(site.name)
         else:
             groups.setdefault("cannot hold all that must be together, or must be apart", []).append(site.name)
-    return Unplaced(name, tuple(f"{why}: {_listed(sites)}" for why, sites in groups.items()))
-
-
-def _listed(names: Sequence[str], most: int = NAMES_SHOWN) -> str:
-    shown = ", ".join(f"'{name}'" for name in names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+    return Unplaced(name, tuple(f"{why}: {listed(sites, NAMES_SHOWN)}" for why, sites in groups.items()))

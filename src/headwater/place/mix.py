@@ -11,8 +11,8 @@ import numpy as np
 
 from headwater.place.arrays import Arrays
 from headwater.place.bounds import lower_bound
-from headwater.place.exact import FEW_PAIRS, FEW_STEPS, can_branch, is_proven, prove
-from headwater.place.result import Limits
+from headwater.place.exact import FEW_PAIRS, FEW_STEPS, can_branch, prove
+from headwater.place.result import Limits, is_proven
 from headwater.place.search import NEAR_ZERO, Found, anneal, descend, greedy, tidied
 from headwater.place.state import State
 

@@ -12,9 +12,14 @@ from dataclasses import dataclass
 
 from headwater.cost.score import Score
 
-__all__ = ["Infeasible", "Limits", "Result", "Unplaced"]
+__all__ = ["Infeasible", "Limits", "Result", "Unplaced", "is_proven"]
 
 PROOF_TOLERANCE = 2e-6  # a bound this close to F, relative to max(F, 1e-3), counts as a proof: HiGHS works to 1e-6
+
+
+def is_proven(f: float, lower_bound: float) -> bool:
+    """Return whether a bound is as good as F."""
+    return f - lower_bound <= PROOF_TOLERANCE * max(f, 1e-3)
 
 
 def _forever() -> float:
@@ -59,7 +64,7 @@ class Result:
     @property
     def proved(self) -> bool:
         """Whether nothing better exists."""
-        return self.f - self.lower_bound <= PROOF_TOLERANCE * max(self.f, 1e-3)
+        return is_proven(self.f, self.lower_bound)
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,8 +83,8 @@ class State:
         return int(self.sums[COUNT])
 
 
-def problem_parts(arrays: Arrays) -> tuple[npt.NDArray[np.generic], ...]:
-    """Return the arrays in the order of `kernels.PROBLEM`."""
+def problem_parts(arrays: Arrays, *, with_reach: bool = True) -> tuple[npt.NDArray[np.generic], ...]:
+    """Return the arrays in the order of `kernels.PROBLEM`; only searches need `reach`, which takes time to make."""
     a = arrays
     starts = np.flatnonzero(np.isfinite(a.work[:, 1])).astype(np.int32)
     finals = np.flatnonzero(np.isfinite(a.work[:, 2])).astype(np.int32)
@@ -115,5 +115,5 @@ def problem_parts(arrays: Arrays) -> tuple[npt.NDArray[np.generic], ...]:
         a.leaving,
         a.host_at,
         np.ascontiguousarray(a.problem.routes.towards),
-        a.reach,
+        a.reach if with_reach else np.zeros((0, 0), np.uint64),
     )
