@@ -294,3 +294,32 @@ def problems(draw: st.DrawFn, size: Size | None = None, is_tree: bool | None = N
 def placements(draw: st.DrawFn, problem: Problem) -> dict[str, str]:
     """Placements of a problem, valid and not, for hypothesis."""
     return any_placement(Drawn(draw), problem)
+
+
+def merging(dice: Dice, size: Size, sites: Sites) -> Pipeline:
+    """Return a random pipeline in which most operators have one reader: trees into few sinks, some diamonds."""
+    called = names(dice, dice.whole(size.fewest, size.operators), "op-")
+    inputs: dict[str, list[Stream]] = {name: [] for name in called}
+    read: set[str] = set()
+    for i, name in enumerate(called):
+        is_read = i > 0 and not dice.chance(10)
+        for _ in range(dice.pick((1, 1, 1, 2, 3)) if is_read else 0):
+            reader = dice.pick(called[:i])
+            inputs[reader].append(Stream(name, reader, _factor(dice), _factor(dice)))
+            read.add(name)
+    operators = [
+        Operator(
+            name,
+            tuple(inputs[name]),
+            not inputs[name],
+            dice.pick(RATES_RPS) if not inputs[name] else 0.0,
+            dice.pick(SIZES_BYTES) if not inputs[name] else 0.0,
+            _factor(dice) if inputs[name] else 1.0,
+            is_sink=name not in read,
+        )
+        for name in called
+    ]
+    operators = (
+        [_ruled(dice, operator, called, sites, size) for operator in operators] if len(called) > 1 else operators
+    )
+    return Pipeline("random", tuple(dice.shuffle(operators)))

@@ -23,7 +23,7 @@ a file may hold are in `model.sites_file` and `model.pipeline_file`; `model.writ
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TypeVar
 
 from headwater.model.fields import Body, read_name
@@ -75,15 +75,17 @@ def read_pipeline(text: bytes, file: str, sites: Sites | None = None) -> Pipelin
     return _read(text, file, lambda report, root: make_pipeline(report, root, sites))
 
 
-def read_placement(text: bytes, file: str, pipeline: Pipeline, sites: Sites) -> dict[str, str]:
+def read_placement(
+    text: bytes, file: str, pipeline: Pipeline, sites: Sites, also: Collection[str] = ()
+) -> dict[str, str]:
     """Return the site of each operator that a placement file names; not every operator needs to be there.
 
-    What `headwater place --json` prints is a placement file too.
+    What `headwater place --json` prints is a placement file too. `also` holds other names that may be placed.
 
     Raises:
         SpecError: every mistake in it.
     """
-    return _read(text, file, lambda report, root: _make_placement(report, root, pipeline, sites))
+    return _read(text, file, lambda report, root: _make_placement(report, root, pipeline, sites, also))
 
 
 def _read(text: bytes, file: str, make: Callable[[Report, Body], Model]) -> Model:
@@ -106,17 +108,20 @@ def _read(text: bytes, file: str, make: Callable[[Report, Body], Model]) -> Mode
     return model
 
 
-def _make_placement(report: Report, root: Body, pipeline: Pipeline, sites: Sites) -> dict[str, str]:
+def _make_placement(
+    report: Report, root: Body, pipeline: Pipeline, sites: Sites, also: Collection[str]
+) -> dict[str, str]:
+    known = {*pipeline.by_name, *also}
     printed = root.get("placement")
     given = printed if isinstance(printed, dict) and "method" in root else root
     placement = {}
     for operator, value in given.items():
         line = line_of(given, operator)
-        if operator not in pipeline.by_name:
+        if operator not in known:
             report.add(
                 "HW1004",
                 f"{quote(operator, 40)} is placed but is no operator of pipeline "
-                f"{quote(pipeline.name)}.{report.tip(operator, pipeline.by_name)}",
+                f"{quote(pipeline.name)}.{report.tip(operator, known)}",
                 line,
             )
         site = read_name(report, value, line, f"the placement of {quote(operator, 40)}")

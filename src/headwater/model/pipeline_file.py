@@ -14,7 +14,7 @@ from headwater.model.sites import Sites
 from headwater.model.sites_file import TAG
 from headwater.model.tree import line_of
 
-__all__ = ["make_pipeline"]
+__all__ = ["Places", "check_at", "make_pipeline"]
 
 _factor = fields.quantity("number")
 
@@ -69,7 +69,7 @@ def make_pipeline(report: Report, root: Body, sites: Sites | None) -> Pipeline:
     if found is None:
         return Pipeline("", ())
     given: Body = found["operators"]
-    places = None if sites is None else _Places(sites)
+    places = None if sites is None else Places(sites)
     drafts: dict[str, dict[str, Any]] = {}
     for name in given:
         spot = read_named(report, given, name, "operator")
@@ -79,7 +79,7 @@ def make_pipeline(report: Report, root: Body, sites: Sites | None) -> Pipeline:
         draft["inputs"] = tuple(_streams(spot, draft.get("inputs", []), name, given))
         _check_company_names(spot, draft, name, given)
         if "at" in draft:
-            _check_at(spot, draft["at"], places)
+            check_at(spot, "at", draft["at"], places)
     operators = _operators(report, given, drafts)
     objective = _objective(Spot(report, found.get("objective", {}), "the objective"), operators)
     return Pipeline(found.get("name") or _stem(report.file), tuple(operators.values()), objective)
@@ -146,32 +146,34 @@ def _check_company_names(spot: Spot, draft: dict[str, Any], name: str, known: Bo
                 )
 
 
-class _Places:
+class Places:
     """What an entry of 'at' may name."""
 
     def __init__(self, sites: Sites) -> None:
+        """Take the names of sites and of their tags."""
         self.sites = Known("site", sites.by_name)
         self.tags = Known("tag", {tag for site in sites.sites for tag in site.tags})
 
 
-def _check_at(spot: Spot, at: tuple[str, ...], places: _Places | None) -> None:
-    if not spot.has("at"):
-        spot.add("HW1007", "at", "is an empty list, so that no site is allowed. Name a site or remove it.")
+def check_at(spot: Spot, key: str, at: tuple[str, ...], places: Places | None) -> None:
+    """Report the entries of a list of sites and tags that name nothing; None: only their form is looked at."""
+    if not spot.has(key):
+        spot.add("HW1007", key, "is an empty list, so that no site is allowed. Name a site or remove it.")
     for entry in at:
         is_tag, name = entry.startswith(TAG), entry.removeprefix(TAG)
         if not name:
             spot.report.add(
-                "HW1013", f"{spot.what}: '{TAG}' in 'at' names no tag. Write '{TAG}NAME'.", spot.line_in("at", entry)
+                "HW1013", f"{spot.what}: '{TAG}' in '{key}' names no tag. Write '{TAG}NAME'.", spot.line_in(key, entry)
             )
         elif places is not None:
             known = places.tags if is_tag else places.sites
             if name not in known.names:
                 spot.report.add(
                     "HW1004",
-                    f"{spot.what}: 'at' names the {known.kind} {quote(name)}, which "
+                    f"{spot.what}: '{key}' names the {known.kind} {quote(name)}, which "
                     f"{'no site has' if is_tag else 'does not exist'}."
                     f"{spot.report.tip(name, known.names)}",
-                    spot.line_in("at", entry),
+                    spot.line_in(key, entry),
                 )
 
 
