@@ -15,7 +15,18 @@ from headwater.model import units
 from headwater.model.pipeline import LEVELS
 from headwater.serve import disk
 
-__all__ = ["LARGEST_SEED", "Search", "check_picture", "level", "method_names", "named_or", "quantity", "search"]
+__all__ = [
+    "LARGEST_SEED",
+    "Search",
+    "addresses",
+    "check_picture",
+    "level",
+    "method_names",
+    "named_or",
+    "quantity",
+    "search",
+    "settings",
+]
 
 LARGEST_SEED = 2**32 - 1
 
@@ -71,6 +82,42 @@ def quantity(option: str, text: str, kind: units.Kind) -> float:
         return units.parse(text, kind)
     except ValueError as error:
         raise SpecError(Mistake("HW1308", f"{option}: {error}")) from None
+
+
+def addresses(option: str, values: Sequence[str]) -> dict[str, str]:
+    """Return addresses by site, of texts such as 'pi=127.0.0.1:9092'.
+
+    >>> addresses("--broker", ["pi=127.0.0.1:9092"])
+    {'pi': '127.0.0.1:9092'}
+
+    Raises:
+        SpecError: HW1313, for anything else.
+    """
+    found = {}
+    for value in values:
+        site, _, address = value.partition("=")
+        host, _, port = address.rpartition(":")
+        if not site or not host or not port.isdigit() or not 0 < int(port) < 65536:
+            raise SpecError(
+                Mistake("HW1313", f"{option} is '{value}'; wanted is SITE=HOST:PORT, such as pi=127.0.0.1:9092")
+            )
+        found[site] = address
+    return found
+
+
+def settings(option: str, values: Sequence[str]) -> dict[str, str]:
+    """Return values by name, of texts such as 'width=64'.
+
+    Raises:
+        SpecError: HW1314, for anything else.
+    """
+    found = {}
+    for value in values:
+        name, sign, text = value.partition("=")
+        if not name or not sign:
+            raise SpecError(Mistake("HW1314", f"{option} is '{value}'; wanted is NAME=VALUE"))
+        found[name] = text
+    return found
 
 
 def level(option: str, text: str) -> int:

@@ -11,6 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
+from headwater.serve.cli_run import add_commands
+
 __all__ = ["app"]
 
 app = typer.Typer(
@@ -283,3 +285,6 @@ def doctor(
     from headwater.serve.output import Output
 
     raise typer.Exit(run(Output(json), compile_now))
+
+
+add_commands(app)

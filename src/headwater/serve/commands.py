@@ -25,7 +25,7 @@ from headwater.serve.output import Output
 from headwater.serve.path import path_steps
 from headwater.serve.progress import Teller, note
 
-__all__ = ["compare", "draw", "methods", "place", "score"]
+__all__ = ["compare", "draw", "methods", "place", "score", "searched"]
 
 DONE, NO_ANSWER = 0, 3  # exit codes
 SAME_F = 1e-9  # two values of F this close, relative to the larger, count as equal
@@ -44,7 +44,7 @@ def score(loaded: Loaded, output: Output) -> int:
 def place(loaded: Loaded, search: Search, out: str | None, picture: str | None, output: Output) -> int:
     """Find a placement, and write it and its picture where they are asked for."""
     problem = Problem(loaded.pipeline, loaded.sites)
-    answer, wall_s = _searched(problem, search)
+    answer, wall_s = searched(problem, search)
     if isinstance(answer, Infeasible):
         output.refusal(wire.infeasible_object(search.method, answer), render.infeasible(answer))
         return NO_ANSWER
@@ -72,7 +72,7 @@ def compare(loaded: Loaded, names: Sequence[str], search: Search, output: Output
     for name in dict.fromkeys(chosen):
         begun_s = time.perf_counter()
         try:
-            answer, wall_s = _searched(problem, Search(name, search.seed, search.seconds), prepared)
+            answer, wall_s = searched(problem, Search(name, search.seed, search.seconds), prepared)
         except (PlanError, SpecError) as refusal:
             answers.append((name, str(refusal), time.perf_counter() - begun_s))
         else:
@@ -120,7 +120,7 @@ def draw(loaded: Loaded, search: Search, picture: str, output: Output) -> int:
     problem = Problem(loaded.pipeline, loaded.sites)
     placement = loaded.placement
     if placement is None:
-        answer, _ = _searched(problem, search)
+        answer, _ = searched(problem, search)
         if isinstance(answer, Infeasible):
             output.refusal(wire.infeasible_object(search.method, answer), render.infeasible(answer))
             return NO_ANSWER
@@ -146,7 +146,7 @@ def methods(output: Output) -> int:
     return DONE
 
 
-def _searched(problem: Problem, search: Search, prepared: Prepared | None = None) -> tuple[Result | Infeasible, float]:
+def searched(problem: Problem, search: Search, prepared: Prepared | None = None) -> tuple[Result | Infeasible, float]:
     """Return the answer of one method and the wall seconds that it took, compiling not counted."""
     method_named(search.method)  # a wrong name is told before anything is compiled
     begun_s = time.perf_counter()

@@ -9,8 +9,6 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import re
-import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -18,18 +16,14 @@ from dataclasses import asdict, dataclass
 from rich.text import Text
 
 from headwater import __version__
+from headwater.bind.java import GET_JAVA, OLDEST_JAVA, find_java, java_major
 from headwater.serve import kernels, render
 from headwater.serve.output import Output
 
 __all__ = ["Check", "checks", "doctor", "java_major", "pinned"]
 
 OLDEST_PYTHON = (3, 11)
-OLDEST_JAVA = 17
 REPAIR = "run 'make setup' in Headwater's folder"
-GET_JAVA = (
-    "install a Java 17 or newer runtime (Debian: apt install openjdk-17-jre-headless; "
-    "Fedora: dnf install java-17-openjdk-headless; macOS: brew install openjdk@17) or set JAVA_HOME to one"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,18 +74,6 @@ def pinned(requirement: str) -> tuple[str, str | None] | None:
     return (match[1], match[2]) if match else None
 
 
-def java_major(said: str) -> int | None:
-    """Return the major version in what `java -version` says.
-
-    >>> java_major('openjdk version "17.0.15" 2025-04-15'), java_major('java version "1.8.0_392"')
-    (17, 8)
-    """
-    match = re.search(r'version "(\d+)(?:\.(\d+))?', said)
-    if match is None:
-        return None
-    return int(match[2] or 0) if match[1] == "1" else int(match[1])
-
-
 def _python() -> Check:
     found = ".".join(map(str, sys.version_info[:3]))
     wanted = ".".join(map(str, OLDEST_PYTHON))
@@ -137,20 +119,9 @@ def _kernels(can_load: bool) -> Check:
 
 def _java(environment: Mapping[str, str]) -> Check:
     wanted = f"{OLDEST_JAVA} or newer, to run pipelines"
-    home = environment.get("JAVA_HOME")
-    at_home = os.path.join(home, "bin", "java") if home else None
-    program = at_home if at_home and os.access(at_home, os.X_OK) else shutil.which("java", path=environment.get("PATH"))
-    major = java_major(_said(program)) if program else None
+    _, major = find_java(environment)
     ok = major is not None and major >= OLDEST_JAVA
     return Check("java", None if major is None else str(major), wanted, ok, False, "" if ok else GET_JAVA)
-
-
-def _said(program: str) -> str:
-    try:
-        done = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=30, check=False)
-    except (OSError, subprocess.SubprocessError, UnicodeError):
-        return ""
-    return done.stderr + done.stdout
 
 
 def _row(check: Check) -> tuple[Text, str, str, str]:

@@ -1,0 +1,269 @@
+"""How does each row remember which record it came from?
+
+A user's function selects the columns it likes, so a column of ours would be lost at the first `select`.
+`carry` takes the analysed plan of a query and gives the same query with one column more, the mark: when
+and where the record was born, and which record of the fragment's own input the row was made of. User
+code never sees it. Kafka's topic, partition and offset are at the foot of every plan, so nothing has to
+be added to the user's records.
+
+What becomes of the mark:
+- a projection, a union, a join with a table hands it on;
+- an aggregate hands on the mark of the last record that it took in: the one that made it speak;
+- one record that becomes several rows gives each an index, so that no two rows share a mark: the place in
+  an exploded list, the key of a group, or, where neither exists, a hash of the row;
+- what takes whole batches (pandas, Arrow, custom state) loses it: `carry` then says so by giving None.
+
+Catalyst plans are JVM values; this module walks them through py4j and rebuilds only what drops columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+__all__ = ["MARK", "carry", "mark_of_record"]
+
+MARK = "__headwater"  # the name of the column that holds the mark
+_PLACE = "__headwater_place"  # a passing column: which of a record's rows
+_FAN_OUT = 1_000_003  # above the length of lists; only rows of one record must not share an index
+_LOGICAL = "org.apache.spark.sql.catalyst.plans.logical"
+_EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions"
+# Nodes that give each row of their child again, whatever columns it has.
+_TRANSPARENT = frozenset(
+    {
+        "Filter",
+        "EventTimeWatermark",
+        "CollectMetrics",
+        "Deduplicate",
+        "DeduplicateWithinWatermark",
+        "Sample",
+        "ResolvedHint",
+        "UnresolvedHint",
+        "RepartitionByExpression",
+        "Repartition",
+        "RebalancePartitions",
+    }
+)
+_ALIASES = frozenset({"SubqueryAlias", "View"})
+
+
+def mark_of_record(created: Column, origin: Column) -> Column:
+    """Return the mark of a record as the Kafka source gives it."""
+    return F.struct(
+        created.alias("created"),  # when the record was born, in ms
+        origin.alias("origin"),  # where it was born
+        F.col("topic").alias("topic"),  # these three: the record of the fragment's input
+        F.col("partition").alias("partition"),
+        F.col("offset").alias("offset"),
+        F.unix_millis("timestamp").alias("arrived"),  # when it was written there, in ms
+        F.lit(0).cast("long").alias("index"),  # which of its rows
+    )
+
+
+def carry(frame: DataFrame, site: str, wanted: Column | None = None) -> DataFrame | None:
+    """Return the query with its mark as the last column, or None where some part of it loses the mark.
+
+    Args:
+        frame: A streaming query.
+        site: The site whose sources it reads; part of a newborn record's origin.
+        wanted: Which records of its sources to take at all, told by topic, partition and offset.
+    """
+    walk = _Walk(frame.sparkSession, site, wanted)
+    whole = frame._jdf.queryExecution().analyzed()
+    found = walk.carried(whole)
+    if found is None:
+        return None
+    marked = walk.frame(walk.project(whole.output(), found))
+    if walk.is_unique:
+        return marked
+    return marked.withColumn(MARK, F.col(MARK).withField("index", F.xxhash64(F.struct("*"))))
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    plan: Any  # a logical plan with the mark among its output
+    mark: Any  # the attribute
+
+
+class _Walk:
+    def __init__(self, spark: SparkSession, site: str, wanted: Column | None) -> None:
+        self._spark = spark
+        self._site = site
+        self._wanted = wanted
+        self._jvm: Any = spark._jvm
+        self.is_unique = True
+
+    def carried(self, node: Any) -> _Plan | None:
+        """Return the plan with the mark in its output, or None."""
+        ready = self._mark_in(node)
+        if ready is not None:
+            return _Plan(node, ready)
+        kind = node.nodeName()
+        if kind in _ALIASES:
+            return self.carried(self.listed(node.children())[0])
+        if kind in _TRANSPARENT:
+            return self._through(node)
+        step = getattr(self, f"_{kind.lower()}", None)
+        return None if step is None else step(node)
+
+    def frame(self, plan: Any) -> DataFrame:
+        dataset = self._jvm.org.apache.spark.sql.classic.Dataset.ofRows(self._spark._jsparkSession, plan)
+        return DataFrame(dataset, self._spark)
+
+    def make(self, name: str, *arguments: Any) -> Any:
+        """Call a JVM constructor."""
+        found = self._jvm
+        for part in name.split("."):
+            found = getattr(found, part)
+        return found(*arguments)
+
+    def listed(self, sequence: Any) -> list[Any]:
+        return [sequence.apply(i) for i in range(sequence.size())]
+
+    def sequence(self, items: list[Any]) -> Any:
+        return self._jvm.PythonUtils.toSeq(items)
+
+    def _mark_in(self, node: Any) -> Any | None:
+        return next((one for one in self.listed(node.output()) if one.name() == MARK), None)
+
+    def _with_child(self, node: Any, plan: Any) -> Any:
+        return node.withNewChildren(self.sequence([plan]))
+
+    def _through(self, node: Any) -> _Plan | None:
+        below = self.carried(self.listed(node.children())[0])
+        return None if below is None else _Plan(self._with_child(node, below.plan), below.mark)
+
+    def _streamingrelationv2(self, node: Any) -> _Plan | None:
+        names = {one.name() for one in self.listed(node.output())}
+        if not {"topic", "partition", "offset", "timestamp"} <= names or node.sourceName() != "kafka":
+            return None
+        origin = F.concat_ws("/", F.lit(self._site), "topic", "partition", "offset")
+        records = self.frame(node)
+        if self._wanted is not None:
+            records = records.where(self._wanted)
+        marked = records.withColumn(MARK, mark_of_record(F.unix_millis("timestamp"), origin))
+        plan = marked._jdf.queryExecution().analyzed()
+        return _Plan(plan, self._mark_in(plan))
+
+    def project(self, columns: Any, below: _Plan) -> Any:
+        """Return a projection of the columns, and of the mark."""
+        return self.make(f"{_LOGICAL}.Project", self.sequence([*self.listed(columns), below.mark]), below.plan)
+
+    def _project(self, node: Any) -> _Plan | None:
+        below = self.carried(node.child())
+        return None if below is None else _Plan(self.project(node.projectList(), below), below.mark)
+
+    def _generate(self, node: Any) -> _Plan | None:
+        below = self.carried(node.child())
+        if below is None:
+            return None
+        generator = node.generator()
+        if generator.getClass().getSimpleName() != "Explode":
+            self.is_unique = False
+            return _Plan(self._with_child(node, below.plan), below.mark)
+        place = self._attribute(_PLACE)
+        plan = self.make(
+            f"{_LOGICAL}.Generate",
+            self.make(f"{_EXPRESSIONS}.PosExplode", generator.child()),
+            node.unrequiredChildIndex(),
+            node.outer(),
+            node.qualifier(),
+            self.sequence([place, *self.listed(node.generatorOutput())]),
+            below.plan,
+        )
+        index = F.col(f"{MARK}.index") * _FAN_OUT + F.coalesce(F.col(_PLACE), F.lit(-1)) + 1
+        return self._with_index(plan, index, _PLACE)
+
+    def _union(self, node: Any) -> _Plan | None:
+        parts = []
+        for child in self.listed(node.children()):
+            below = self.carried(child)
+            if below is None:
+                return None
+            parts.append(self.project(child.output(), below))
+        whole = node.withNewChildren(self.sequence(parts))
+        return _Plan(whole, self.listed(whole.output())[-1])
+
+    def _join(self, node: Any) -> _Plan | None:
+        left, right = self.listed(node.children())
+        if left.isStreaming() and right.isStreaming():
+            return None
+        below = self.carried(left if left.isStreaming() else right)
+        if below is None:
+            return None
+        self.is_unique = False  # a record may meet several rows of the table
+        pair = [below.plan, right] if left.isStreaming() else [left, below.plan]
+        return _Plan(node.withNewChildren(self.sequence(pair)), below.mark)
+
+    def _expand(self, node: Any) -> _Plan | None:  # sliding windows
+        below = self.carried(node.child())
+        if below is None:
+            return None
+        copies = self.sequence([self._added(one, below.mark) for one in self.listed(node.projections())])
+        output = self._added(node.output(), below.mark)
+        return _Plan(self.make(f"{_LOGICAL}.Expand", copies, output, below.plan), below.mark)
+
+    def _aggregate(self, node: Any) -> _Plan | None:
+        below = self.carried(node.child())
+        if below is None:
+            return None
+        last = self.make(f"{_EXPRESSIONS}.aggregate.Last", below.mark, False).toAggregateExpression()
+        if node.groupingExpressions().isEmpty():
+            mark = self._alias(last, MARK)
+            columns = self._added(node.aggregateExpressions(), mark)
+            plan = self.make(f"{_LOGICAL}.Aggregate", node.groupingExpressions(), columns, below.plan, node.hint())
+            return _Plan(plan, mark.toAttribute())
+        group = self.make(f"{_EXPRESSIONS}.XxHash64", node.groupingExpressions(), 0)
+        columns = [*self.listed(node.aggregateExpressions()), self._alias(last, MARK), self._alias(group, _PLACE)]
+        plan = self.make(
+            f"{_LOGICAL}.Aggregate", node.groupingExpressions(), self.sequence(columns), below.plan, node.hint()
+        )
+        return self._with_index(plan, F.col(_PLACE), _PLACE)
+
+    def _distinct(self, node: Any) -> _Plan | None:
+        below = self.carried(node.child())
+        if below is None:
+            return None
+        plan = self.make(f"{_LOGICAL}.Deduplicate", node.child().output(), below.plan, self._nothing())
+        return _Plan(plan, below.mark)
+
+    def _with_index(self, plan: Any, index: Column, used: str) -> _Plan:
+        """Give the mark of each row an index, and drop the column that it was made of."""
+        marked = self.frame(plan).withColumn(MARK, F.col(MARK).withField("index", index.cast("long"))).drop(used)
+        analyzed = marked._jdf.queryExecution().analyzed()
+        return _Plan(analyzed, self._mark_in(analyzed))
+
+    def _added(self, sequence: Any, item: Any) -> Any:
+        return self.sequence([*self.listed(sequence), item])
+
+    def _alias(self, expression: Any, name: str) -> Any:
+        return self.make(
+            f"{_EXPRESSIONS}.Alias",
+            expression,
+            name,
+            self._new_id(),
+            self.sequence([]),
+            self._nothing(),
+            self.sequence([]),
+        )
+
+    def _attribute(self, name: str) -> Any:
+        types = self._jvm.org.apache.spark.sql.types
+        return self.make(
+            f"{_EXPRESSIONS}.AttributeReference",
+            name,
+            types.DataTypes.IntegerType,
+            True,
+            types.Metadata.empty(),
+            self._new_id(),
+            self.sequence([]),
+        )
+
+    def _new_id(self) -> Any:
+        return self._jvm.org.apache.spark.sql.catalyst.expressions.NamedExpression.newExprId()
+
+    def _nothing(self) -> Any:
+        return self._jvm.scala.Option.empty()

@@ -1,0 +1,113 @@
+"""How does a row become a record of a topic, and a record a row again?
+
+A channel's record is the row in Avro, with its mark in the headers (`bind.headers`). Sinks of the user get
+the same headers beside what the user writes, so that latency can be told and a restart knows what is
+already there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.avro.functions import from_avro, to_avro
+from pyspark.sql.types import StructType
+
+from headwater.bind.carry import MARK, mark_of_record
+from headwater.bind.headers import CREATED, FROM, ORIGIN, SCHEMA
+
+__all__ = ["encode", "read_channel", "schema_id", "with_headers"]
+
+_HEADERS_TYPE = "array<struct<key:string,value:binary>>"
+_DELAY = "spark.watermarkDelayMs"  # where Spark keeps a column's watermark in its schema
+
+
+def schema_id(schema_json: str) -> str:
+    """Return a short name of a schema: names and types of its columns, in order."""
+    fields = [[field["name"], field["type"]] for field in json.loads(schema_json)["fields"]]
+    return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def read_channel(source: DataFrame, schema_json: str) -> DataFrame:
+    """Return the rows of a channel as its writer gave them, event time declared again, marks hidden below.
+
+    Args:
+        source: The topic as the Kafka source gives it, headers included.
+        schema_json: The schema of the rows.
+    """
+    schema = StructType.fromJson(json.loads(schema_json))
+    wanted = schema_id(schema_json)
+    row = from_avro(F.col("value"), _avro(source.sparkSession, schema), {"mode": "FAILFAST"})
+    other = F.concat(
+        F.lit("HW4505 record "),
+        F.concat_ws("/", "topic", "partition", "offset"),
+        F.lit(" was written with another schema than this fragment reads: "),
+        F.coalesce(_header_of(SCHEMA), F.lit("none")),
+        F.lit(f" instead of {wanted}"),
+    )
+    checked = F.when(_header_of(SCHEMA) == F.lit(wanted), row).otherwise(F.raise_error(other).cast(schema))
+    created = F.coalesce(_header_of(CREATED).cast("long"), F.unix_millis("timestamp"))
+    origin = F.coalesce(_header_of(ORIGIN), F.concat_ws("/", "topic", "partition", "offset"))
+    marked = source.select(checked.alias("row"), mark_of_record(created, origin).alias(MARK))
+    columns = [
+        F.col("row").getField(field.name).cast(field.dataType).alias(field.name, metadata=_plain(field.metadata))
+        for field in schema.fields
+    ]
+    rows = marked.select(*columns, MARK)
+    for field in schema.fields:
+        if _DELAY in field.metadata:
+            rows = rows.withWatermark(field.name, f"{field.metadata[_DELAY]} milliseconds")
+    return rows.select(*(F.col(f"`{field.name}`") for field in schema.fields))
+
+
+def encode(rows: DataFrame, schema_json: str) -> DataFrame:
+    """Return the records of a channel for rows, with what their marks say if they have any."""
+    schema = StructType.fromJson(json.loads(schema_json))
+    columns = [F.col(f"`{name}`") for name in rows.columns if name != MARK]
+    marks = _headers() if MARK in rows.columns else ()
+    return rows.select(
+        to_avro(F.struct(*columns), _avro(rows.sparkSession, schema)).alias("value"),
+        F.array(*marks, _header(SCHEMA, F.lit(schema_id(schema_json)))).alias("headers"),
+    )
+
+
+def with_headers(rows: DataFrame) -> DataFrame:
+    """Return the records of a user's Kafka sink with our headers beside the user's own."""
+    if MARK not in rows.columns:
+        return rows
+    ours = F.array(*_headers())
+    if "headers" in rows.columns:
+        ours = F.concat(F.coalesce(F.col("headers"), F.array().cast(_HEADERS_TYPE)), ours)
+    return rows.withColumn("headers", ours).drop(MARK)
+
+
+def _headers() -> tuple[Column, ...]:
+    def mark(name: str) -> Column:
+        return F.col(f"{MARK}.{name}")
+
+    made_of = F.concat_ws("/", mark("topic"), mark("partition"), mark("offset"), mark("index"), mark("arrived"))
+    return _header(CREATED, mark("created")), _header(ORIGIN, mark("origin")), _header(FROM, made_of)
+
+
+def _header(key: str, value: Column) -> Column:
+    return F.struct(F.lit(key).alias("key"), value.cast("string").cast("binary").alias("value"))
+
+
+def _header_of(key: str) -> Column:
+    return F.get(F.filter("headers", lambda one: one["key"] == F.lit(key)), F.lit(0))["value"].cast("string")
+
+
+def _plain(metadata: dict[str, object]) -> dict[str, object]:
+    return {key: value for key, value in metadata.items() if key != _DELAY}
+
+
+def _avro(spark: SparkSession, schema: StructType) -> str:
+    """Return the Avro schema of the rows."""
+    jvm = spark._jvm
+    assert jvm is not None
+    java_type = jvm.org.apache.spark.sql.types.DataType.fromJson(schema.json())
+    converters = jvm.org.apache.spark.sql.avro.SchemaConverters
+    # Everything may be null: a column that never is null at one site may be nullable after a channel.
+    return str(converters.toAvroType(java_type.asNullable(), False, "row", "").toString())

@@ -1,0 +1,50 @@
+"""What do the headers of a record say?
+
+| header | holds |
+|---|---|
+| `hw-created` | when the first record behind it was born, in ms since 1970 |
+| `hw-origin` | where: `site/topic/partition/offset` |
+| `hw-from` | the record of the writer's own input that it was made of: `topic/partition/offset/index/arrived` |
+| `hw-schema` | which schema the row has |
+
+They are text, so that any tool shows them. This module knows no Spark: whoever watches the topics reads
+them too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import Message
+
+__all__ = ["CREATED", "FROM", "ORIGIN", "SCHEMA", "From", "headers_of", "parse_from"]
+
+CREATED, ORIGIN, FROM, SCHEMA = "hw-created", "hw-origin", "hw-from", "hw-schema"
+
+
+@dataclass(frozen=True, slots=True)
+class From:
+    """Which record of a fragment's input a row was made of."""
+
+    topic: str
+    partition: int
+    offset: int
+    index: int  # which of that record's rows
+    arrived_ms: int  # when the record was written
+
+
+def headers_of(message: Message) -> dict[str, bytes]:
+    """Return the headers of a record, by name; of several with one name the last."""
+    found: Any = message.headers() or ()
+    return {key: value for key, value in found if isinstance(value, bytes)}
+
+
+def parse_from(header: bytes) -> From:
+    """Return what the header `hw-from` says.
+
+    >>> parse_from(b"hw.fire.hot/0/17/0/1700000000000").offset
+    17
+    """
+    topic, partition, offset, index, arrived = header.decode().rsplit("/", 4)
+    return From(topic, int(partition), int(offset), int(index), int(arrived))

@@ -1,0 +1,119 @@
+"""How is Spark started for one site?
+
+One session holds all queries of a runner. The settings are measured ones: with Spark's own the same
+queries take ten to a hundred times as long.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from headwater.model.project import LaneName
+
+__all__ = ["is_alive", "lane_settings", "start_session"]
+
+_STREAMING = "spark.sql.streaming"
+APPLICATION = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.default.parallelism": "1",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.task.maxFailures": "1",
+    "spark.sql.streaming.numRecentProgressUpdates": "4",
+    # state in RocksDB, which the real-time lane asks for
+    f"{_STREAMING}.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    f"{_STREAMING}.stateStore.checkpointFormatVersion": "2",
+    # without the fork of a chmod for every file of a checkpoint: 50 to 100 ms a micro-batch
+    f"{_STREAMING}.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    # Python functions: one record at a time, as soon as it is there
+    "spark.python.udf.pipelined.enabled": "true",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.sql.execution.pythonUDF.arrow.enabled": "false",
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
+    f"{_STREAMING}.realTimeMode.allowlistCheck": "false",  # it knows no Python functions
+    # a shuffle in the real-time lane hands on each record after 1 ms instead of 50
+    "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "1",
+}
+_PYTHON_AT_ONCE = {
+    "spark.sql.execution.python.udf.maxRecordsPerBatch": "1",
+    "spark.sql.execution.python.udf.buffer.size": "8",
+}
+_PYTHON_IN_BATCHES = {
+    "spark.sql.execution.python.udf.maxRecordsPerBatch": "100",
+    "spark.sql.execution.python.udf.buffer.size": "65536",
+}
+# What Kafka's beans are read by: they tell how far each query has come.
+_OPEN_BEANS = "--add-opens=java.management/com.sun.jmx.mbeanserver=ALL-UNNAMED"
+# The second compiler waits until code is really hot: else it takes as much processor as all the rest of a start.
+_LEAN = (
+    "-XX:+UseSerialGC -XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
+    "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
+)
+HEAP_MB = 512  # Spark refuses less than 450
+
+
+def lane_settings(lane: LaneName) -> Mapping[str, str]:
+    """Return the settings of a session under which a query of this lane is started."""
+    return _PYTHON_AT_ONCE if lane == "real-time" else _PYTHON_IN_BATCHES
+
+
+def start_session(
+    name: str,
+    folder: Path,
+    jars: Sequence[Path],
+    threads: int,
+    configuration: Mapping[str, str],
+    heap_mb: int = HEAP_MB,
+    flags: Sequence[str] = (),
+) -> SparkSession:
+    """Return a quiet session on this machine with our settings; those given come on top.
+
+    Args:
+        name: Of the application.
+        folder: Where Spark may put what it needs while it runs.
+        jars: The connector and what it needs.
+        threads: How many parts of queries may run at once; a real-time query holds its own for good.
+        configuration: The project's settings, and the site's.
+        heap_mb: Memory of the JVM's heap.
+        flags: More options of Java.
+    """
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = {
+        **configuration,
+        **APPLICATION,
+        "spark.master": f"local[{threads}]",
+        "spark.app.name": name,
+        "spark.driver.memory": f"{heap_mb}m",
+        "spark.driver.extraJavaOptions": " ".join((_OPEN_BEANS, _LEAN, *flags)),
+        "spark.driver.extraClassPath": os.pathsep.join(map(str, jars)),
+        "spark.local.dir": str(folder / "scratch"),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
+    }
+    builder = SparkSession.Builder()
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    return spark
+
+
+def is_alive(spark: SparkSession) -> bool:
+    """Return whether the JVM behind a session still runs."""
+    gateway = spark.sparkContext._gateway
+    process = getattr(gateway, "proc", None)
+    return process is None or process.poll() is None

@@ -1,0 +1,73 @@
+"""Which topics does a query read from Kafka itself?
+
+Walks the analysed plan down to its sources. Spark refuses to start on a topic that is not there, so a
+runner makes those of its own broker first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from headwater.bind.channel import read_channel
+
+__all__ = ["channel_rows", "counted", "kafka_topics", "union"]
+
+READER = {
+    "kafka.max.partition.fetch.bytes": "10485760",
+    "kafka.reconnect.backoff.max.ms": "500",
+    "kafka.fetch.max.wait.ms": "500",
+    "includeHeaders": "true",
+    "startingOffsets": "earliest",
+    "failOnDataLoss": "true",
+}
+
+
+def channel_rows(spark: SparkSession, address: str, topic: str, schema_json: str, wanted: Any = None) -> DataFrame:
+    """Return the rows of a channel.
+
+    Args:
+        spark: The session.
+        address: The broker that holds the topic.
+        topic: The channel's topic.
+        schema_json: The schema of its rows.
+        wanted: Which records to take, as a column over topic, partition and offset; None: all.
+    """
+    reader = spark.readStream.format("kafka").options(**READER).option("kafka.bootstrap.servers", address)
+    records = reader.option("subscribe", topic).load()
+    return read_channel(records if wanted is None else records.where(wanted), schema_json)
+
+
+def union(frames: list[DataFrame]) -> DataFrame:
+    """Return all rows of several streams with the same columns."""
+    whole = frames[0]
+    for frame in frames[1:]:
+        whole = whole.unionByName(frame)
+    return whole
+
+
+def counted(frame: DataFrame, name: str) -> DataFrame:
+    """Return the same rows; how many there were is told, by name, at the end of each batch."""
+    return frame.observe(name, F.count(F.lit(1)).alias("rows"))
+
+
+def kafka_topics(frame: DataFrame, address: str) -> frozenset[str]:
+    """Return the topics of one broker that a query reads, as far as they are named one by one."""
+    found = set()
+    for leaf in _leaves(frame._jdf.queryExecution().analyzed()):
+        if leaf.nodeName() == "StreamingRelationV2" and leaf.sourceName() == "kafka":
+            options = leaf.extraOptions()
+            if options.get("kafka.bootstrap.servers") == address and options.get("subscribe"):
+                found |= {name.strip() for name in options.get("subscribe").split(",")}
+    return frozenset(found)
+
+
+def _leaves(node: Any) -> Iterator[Any]:
+    children = node.children()
+    if children.isEmpty():
+        yield node
+    for i in range(children.size()):
+        yield from _leaves(children.apply(i))
