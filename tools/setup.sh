@@ -80,7 +80,7 @@ run_pip() { # pip's own words go to the log; the screen gets a count
 
 explain_failure() {
     if grep -Eqi 'no space left' "$LOG"; then
-        fail "the disk is full; about 1 GB is needed. Free some space and run 'make setup' again. Details: $LOG"
+        fail "the disk is full; about 2 GB are needed. Free some space and run 'make setup' again. Details: $LOG"
     fi
     if grep -Eqi 'connection|resolution|timed? ?out|unreachable|proxy|certificate|from versions: none' "$LOG"; then
         fail "the packages could not be downloaded. Check the network, and PIP_INDEX_URL and the proxy if you use them," \
@@ -114,9 +114,12 @@ rm -f "$STAMP"
 : >"$LOG"
 
 COUNT=$(grep -c '==' "$LOCK")
-say "installing $COUNT packages, about 170 MB, once"
+say "installing $COUNT packages, about 650 MB, once"
 run_pip -r "$LOCK" || explain_failure
 run_pip --no-deps --no-build-isolation -e . || explain_failure
-.venv/bin/headwater doctor --compile >>"$LOG" || fail "something is still missing: run '.venv/bin/headwater doctor'. Details: $LOG"
+prepare=--prepare
+[ "${HEADWATER_NO_JAVA:-}" = 1 ] && prepare=--compile
+say "compiling the search, fetching jars (54 MB) and preparing Java, once"
+.venv/bin/headwater doctor "$prepare" >>"$LOG" || fail "something is still missing: run '.venv/bin/headwater doctor'. Details: $LOG"
 printf '%s\n' "$wanted" >"$STAMP"
 say "ready: the command is .venv/bin/headwater"

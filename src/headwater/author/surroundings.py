@@ -19,6 +19,7 @@ from typing import Any
 
 from pyspark.cloudpickle.cloudpickle import _PICKLE_BY_VALUE_MODULES
 from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.catalog import Catalog
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
@@ -76,7 +77,7 @@ def running(files: Files, modules: Modules, reads: tuple[Names, OnRead] | None =
 @contextlib.contextmanager
 def _unlogged() -> Iterator[None]:
     """Keep pyspark from logging what it raises as well: the mistake is told once."""
-    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    loggers = [PySparkLogger.getLogger(name) for name in _LOGGERS]  # made by anyone else they are of the wrong class
     levels = [logger.level for logger in loggers]
     try:
         for logger in loggers:

@@ -47,6 +47,7 @@ class Found:
     partition: int
     offset: int
     operator: str  # the instance that fails
+    failure: Failure  # of this record alone
 
     @property
     def place(self) -> str:
@@ -96,19 +97,20 @@ class SetAside:
             for place, guess in self._guesses(ranges):
                 if trial.fails({place: guess}):
                     at = trial.first(place, *guess)
-                    return Found(*place, at, self._operator(trial, {place: (at, at + 1)}))
+                    failure = trial.failure  # of the narrowest range that failed: this record's own
+                    return Found(*place, at, self._operator(trial, {place: (at, at + 1)}), failure)
         return None
 
-    def put(self, found: Found, failure: Failure) -> None:
+    def put(self, found: Found) -> None:
         """Write the record and the reason to the quarantine topic, and leave it out from now on."""
         part, ground = self._query.part, self._query.ground
         record = _fetch(self._address(found.topic), found)
         topics.ensure_topics(ground.broker, [part.quarantine])
         producer = Producer({**topics.client_settings(ground.broker), "acks": "all", "enable.idempotence": True})
         reason = {
-            "hw-reason": failure.trace or failure.text,
+            "hw-reason": found.failure.trace or found.failure.text,
             "hw-operator": found.operator,
-            "hw-from": found.place,
+            "hw-record": found.place,
         }
         headers = [*(record.headers() or []), *((key, value.encode()) for key, value in reason.items())]
         producer.produce(part.quarantine, record.value(), record.key(), headers=headers)
@@ -169,6 +171,7 @@ class _Trial:
         self._folder = folder
         self._wanted = wanted
         self._count = 0
+        self.failure = Failure("outside", "")  # of the last range that failed
 
     def fails(self, ranges: Ranges, build: Callable[[Column | None], DataFrame] | None = None) -> bool:
         """Return whether a query over these records fails because of a record."""
@@ -189,7 +192,11 @@ class _Trial:
                 running.stop()
                 return False
         except PySparkException as error:
-            return failure_of(error).blame == "record"
+            failure = failure_of(error)
+            if failure.blame != "record":
+                return False
+            self.failure = failure
+            return True
         finally:
             shutil.rmtree(checkpoint, ignore_errors=True)
         return False

@@ -10,7 +10,8 @@ What becomes of the mark:
 - a projection, a union, a join with a table hands it on;
 - an aggregate hands on the mark of the last record that it took in: the one that made it speak;
 - one record that becomes several rows gives each an index, so that no two rows share a mark: the place in
-  an exploded list, the key of a group, or, where neither exists, a hash of the row;
+  an exploded list, the key of a group, the branch of a union, or, where none of these exists, a hash of the
+  row (equal rows of one record then share a mark);
 - what takes whole batches (pandas, Arrow, custom state) loses it: `carry` then says so by giving None.
 
 Catalyst plans are JVM values; this module walks them through py4j and rebuilds only what drops columns.
@@ -18,17 +19,17 @@ Catalyst plans are JVM values; this module walks them through py4j and rebuilds 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType, _parse_datatype_json_string
 
 __all__ = ["MARK", "carry", "mark_of_record"]
 
 MARK = "__headwater"  # the name of the column that holds the mark
 _PLACE = "__headwater_place"  # a passing column: which of a record's rows
-_FAN_OUT = 1_000_003  # above the length of lists; only rows of one record must not share an index
 _LOGICAL = "org.apache.spark.sql.catalyst.plans.logical"
 _EXPRESSIONS = "org.apache.spark.sql.catalyst.expressions"
 # Nodes that give each row of their child again, whatever columns it has.
@@ -37,8 +38,6 @@ _TRANSPARENT = frozenset(
         "Filter",
         "EventTimeWatermark",
         "CollectMetrics",
-        "Deduplicate",
-        "DeduplicateWithinWatermark",
         "Sample",
         "ResolvedHint",
         "UnresolvedHint",
@@ -77,15 +76,33 @@ def carry(frame: DataFrame, site: str, wanted: Column | None = None) -> DataFram
     if found is None:
         return None
     marked = walk.frame(walk.project(whole.output(), found))
-    if walk.is_unique:
-        return marked
-    return marked.withColumn(MARK, F.col(MARK).withField("index", F.xxhash64(F.struct("*"))))
+    return marked if found.is_unique else _hashed(marked)
+
+
+def _hashed(marked: DataFrame) -> DataFrame:
+    """Return the rows with a hash of each as the index of its mark; the mark is the last column."""
+    names = [f"_{i}" for i in range(len(marked.columns) - 1)]  # the user's may be there twice
+    numbered = marked.toDF(*names, MARK)
+    cells = [
+        F.to_json(F.struct(one.name)) if not _is_hashable(one.dataType) else F.col(one.name) for one in numbered.schema
+    ]
+    index = F.xxhash64(*cells)
+    return numbered.withColumn(MARK, F.col(MARK).withField("index", index)).toDF(*marked.columns)
+
+
+def _is_hashable(kind: DataType) -> bool:
+    if isinstance(kind, ArrayType):
+        return _is_hashable(kind.elementType)
+    if isinstance(kind, StructType):
+        return all(_is_hashable(field.dataType) for field in kind.fields)
+    return not isinstance(kind, (MapType, VariantType))
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
     plan: Any  # a logical plan with the mark among its output
     mark: Any  # the attribute
+    is_unique: bool = True  # whether no two rows have the same mark
 
 
 class _Walk:
@@ -94,7 +111,6 @@ class _Walk:
         self._site = site
         self._wanted = wanted
         self._jvm: Any = spark._jvm
-        self.is_unique = True
 
     def carried(self, node: Any) -> _Plan | None:
         """Return the plan with the mark in its output, or None."""
@@ -108,6 +124,11 @@ class _Walk:
             return self._through(node)
         step = getattr(self, f"_{kind.lower()}", None)
         return None if step is None else step(node)
+
+    def _withcte(self, node: Any) -> _Plan | None:  # SQL's WITH
+        return self.carried(
+            self.make("org.apache.spark.sql.catalyst.optimizer.InlineCTE", True, False, False).apply(node)
+        )
 
     def frame(self, plan: Any) -> DataFrame:
         dataset = self._jvm.org.apache.spark.sql.classic.Dataset.ofRows(self._spark._jsparkSession, plan)
@@ -134,7 +155,23 @@ class _Walk:
 
     def _through(self, node: Any) -> _Plan | None:
         below = self.carried(self.listed(node.children())[0])
-        return None if below is None else _Plan(self._with_child(node, below.plan), below.mark)
+        return None if below is None else replace(below, plan=self._with_child(node, below.plan))
+
+    def _deduplicate(self, node: Any) -> _Plan | None:
+        # The key columns are given: "all columns" would be looked up again when the query runs, the mark among them.
+        return self._keyed("Deduplicate", node.keys(), node)
+
+    def _deduplicatewithinwatermark(self, node: Any) -> _Plan | None:
+        return self._keyed("DeduplicateWithinWatermark", node.keys(), node)
+
+    def _distinct(self, node: Any) -> _Plan | None:
+        return self._keyed("Deduplicate", node.child().output(), node)
+
+    def _keyed(self, kind: str, keys: Any, node: Any) -> _Plan | None:
+        below = self.carried(node.child())
+        if below is None:
+            return None
+        return replace(below, plan=self.make(f"{_LOGICAL}.{kind}", keys, below.plan, self._nothing()))
 
     def _streamingrelationv2(self, node: Any) -> _Plan | None:
         names = {one.name() for one in self.listed(node.output())}
@@ -154,38 +191,51 @@ class _Walk:
 
     def _project(self, node: Any) -> _Plan | None:
         below = self.carried(node.child())
-        return None if below is None else _Plan(self.project(node.projectList(), below), below.mark)
+        return None if below is None else replace(below, plan=self.project(node.projectList(), below))
 
     def _generate(self, node: Any) -> _Plan | None:
         below = self.carried(node.child())
         if below is None:
             return None
         generator = node.generator()
-        if generator.getClass().getSimpleName() != "Explode":
-            self.is_unique = False
-            return _Plan(self._with_child(node, below.plan), below.mark)
-        place = self._attribute(_PLACE)
+        kind = generator.getClass().getSimpleName()
+        output = self.listed(node.generatorOutput())
+        if kind == "Explode":
+            place = self._attribute(_PLACE)
+            generator, output = self.make(f"{_EXPRESSIONS}.PosExplode", generator.child()), [place, *output]
+        elif kind != "PosExplode":
+            return _Plan(self._with_child(node, below.plan), below.mark, is_unique=False)
         plan = self.make(
             f"{_LOGICAL}.Generate",
-            self.make(f"{_EXPRESSIONS}.PosExplode", generator.child()),
+            generator,
             node.unrequiredChildIndex(),
             node.outer(),
             node.qualifier(),
-            self.sequence([place, *self.listed(node.generatorOutput())]),
+            self.sequence(output),
             below.plan,
         )
-        index = F.col(f"{MARK}.index") * _FAN_OUT + F.coalesce(F.col(_PLACE), F.lit(-1)) + 1
-        return self._with_index(plan, index, _PLACE)
+        if kind == "PosExplode":
+            columns = self._added(plan.output(), self._alias(output[0], _PLACE))
+            plan = self.make(f"{_LOGICAL}.Project", columns, plan)
+        # A row of a list within a list gets a hash of both places: no number has room for all of them.
+        before, at = F.col(f"{MARK}.index"), F.coalesce(F.col(_PLACE), F.lit(-1)) + 1
+        found = self._with_index(plan, F.when(before == 0, at).otherwise(F.xxhash64(before, at)))
+        return replace(found, is_unique=below.is_unique)
 
     def _union(self, node: Any) -> _Plan | None:
         parts = []
-        for child in self.listed(node.children()):
+        is_unique = True
+        for number, child in enumerate(self.listed(node.children())):
             below = self.carried(child)
             if below is None:
                 return None
-            parts.append(self.project(child.output(), below))
+            plan = self.project(child.output(), below)
+            if number > 0:  # one record may come through several branches
+                plan = self._with_index(plan, F.xxhash64(F.col(f"{MARK}.index"), F.lit(number))).plan
+            parts.append(plan)
+            is_unique = is_unique and below.is_unique
         whole = node.withNewChildren(self.sequence(parts))
-        return _Plan(whole, self.listed(whole.output())[-1])
+        return _Plan(whole, self.listed(whole.output())[-1], is_unique)
 
     def _join(self, node: Any) -> _Plan | None:
         left, right = self.listed(node.children())
@@ -194,9 +244,9 @@ class _Walk:
         below = self.carried(left if left.isStreaming() else right)
         if below is None:
             return None
-        self.is_unique = False  # a record may meet several rows of the table
         pair = [below.plan, right] if left.isStreaming() else [left, below.plan]
-        return _Plan(node.withNewChildren(self.sequence(pair)), below.mark)
+        # A record may meet several rows of the table.
+        return _Plan(node.withNewChildren(self.sequence(pair)), below.mark, is_unique=False)
 
     def _expand(self, node: Any) -> _Plan | None:  # sliding windows
         below = self.carried(node.child())
@@ -204,35 +254,30 @@ class _Walk:
             return None
         copies = self.sequence([self._added(one, below.mark) for one in self.listed(node.projections())])
         output = self._added(node.output(), below.mark)
-        return _Plan(self.make(f"{_LOGICAL}.Expand", copies, output, below.plan), below.mark)
+        return _Plan(self.make(f"{_LOGICAL}.Expand", copies, output, below.plan), below.mark, is_unique=False)
 
     def _aggregate(self, node: Any) -> _Plan | None:
         below = self.carried(node.child())
         if below is None:
             return None
         last = self.make(f"{_EXPRESSIONS}.aggregate.Last", below.mark, False).toAggregateExpression()
-        if node.groupingExpressions().isEmpty():
+        groups = self.listed(node.groupingExpressions())
+        is_hashable = all(_is_hashable(_parse_datatype_json_string(one.dataType().json())) for one in groups)
+        if not groups or not is_hashable:
             mark = self._alias(last, MARK)
             columns = self._added(node.aggregateExpressions(), mark)
             plan = self.make(f"{_LOGICAL}.Aggregate", node.groupingExpressions(), columns, below.plan, node.hint())
-            return _Plan(plan, mark.toAttribute())
+            return _Plan(plan, mark.toAttribute(), is_hashable)
         group = self.make(f"{_EXPRESSIONS}.XxHash64", node.groupingExpressions(), 0)
         columns = [*self.listed(node.aggregateExpressions()), self._alias(last, MARK), self._alias(group, _PLACE)]
         plan = self.make(
             f"{_LOGICAL}.Aggregate", node.groupingExpressions(), self.sequence(columns), below.plan, node.hint()
         )
-        return self._with_index(plan, F.col(_PLACE), _PLACE)
+        return self._with_index(plan, F.col(_PLACE))
 
-    def _distinct(self, node: Any) -> _Plan | None:
-        below = self.carried(node.child())
-        if below is None:
-            return None
-        plan = self.make(f"{_LOGICAL}.Deduplicate", node.child().output(), below.plan, self._nothing())
-        return _Plan(plan, below.mark)
-
-    def _with_index(self, plan: Any, index: Column, used: str) -> _Plan:
+    def _with_index(self, plan: Any, index: Column) -> _Plan:
         """Give the mark of each row an index, and drop the column that it was made of."""
-        marked = self.frame(plan).withColumn(MARK, F.col(MARK).withField("index", index.cast("long"))).drop(used)
+        marked = self.frame(plan).withColumn(MARK, F.col(MARK).withField("index", index.cast("long"))).drop(_PLACE)
         analyzed = marked._jdf.queryExecution().analyzed()
         return _Plan(analyzed, self._mark_in(analyzed))
 

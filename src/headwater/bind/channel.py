@@ -1,19 +1,22 @@
 """How does a row become a record of a topic, and a record a row again?
 
-A channel's record is the row in Avro, with its mark in the headers (`bind.headers`). Sinks of the user get
-the same headers beside what the user writes, so that latency can be told and a restart knows what is
-already there.
+A channel's record is the row in Avro, with its mark in the headers (`bind.headers`). Avro takes only names
+like those of variables, each once; where the user's are others, as Spark's own `count(1)` is, all are
+numbers on the way. Sinks of the user get the same headers beside what the user writes, so that latency can
+be told and a restart knows what is already there.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro, to_avro
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
 from headwater.bind.carry import MARK, mark_of_record
 from headwater.bind.headers import CREATED, FROM, ORIGIN, SCHEMA
@@ -21,6 +24,7 @@ from headwater.bind.headers import CREATED, FROM, ORIGIN, SCHEMA
 __all__ = ["encode", "read_channel", "schema_id", "with_headers"]
 
 _HEADERS_TYPE = "array<struct<key:string,value:binary>>"
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # a name that Avro takes
 _DELAY = "spark.watermarkDelayMs"  # where Spark keeps a column's watermark in its schema
 
 
@@ -37,9 +41,10 @@ def read_channel(source: DataFrame, schema_json: str) -> DataFrame:
         source: The topic as the Kafka source gives it, headers included.
         schema_json: The schema of the rows.
     """
-    schema = StructType.fromJson(json.loads(schema_json))
+    schema = _nullable(source.sparkSession, schema_json)
+    travelling = _travelling(schema)
     wanted = schema_id(schema_json)
-    row = from_avro(F.col("value"), _avro(source.sparkSession, schema), {"mode": "FAILFAST"})
+    row = from_avro(F.col("value"), _avro(source.sparkSession, travelling), {"mode": "FAILFAST"})
     other = F.concat(
         F.lit("HW4505 record "),
         F.concat_ws("/", "topic", "partition", "offset"),
@@ -47,27 +52,34 @@ def read_channel(source: DataFrame, schema_json: str) -> DataFrame:
         F.coalesce(_header_of(SCHEMA), F.lit("none")),
         F.lit(f" instead of {wanted}"),
     )
-    checked = F.when(_header_of(SCHEMA) == F.lit(wanted), row).otherwise(F.raise_error(other).cast(schema))
+    checked = F.when(_header_of(SCHEMA) == F.lit(wanted), row).otherwise(F.raise_error(other))
     created = F.coalesce(_header_of(CREATED).cast("long"), F.unix_millis("timestamp"))
     origin = F.coalesce(_header_of(ORIGIN), F.concat_ws("/", "topic", "partition", "offset"))
     marked = source.select(checked.alias("row"), mark_of_record(created, origin).alias(MARK))
-    columns = [
-        F.col("row").getField(field.name).cast(field.dataType).alias(field.name, metadata=_plain(field.metadata))
-        for field in schema.fields
-    ]
-    rows = marked.select(*columns, MARK)
-    for field in schema.fields:
+    names = [f"_{i}" for i in range(len(schema.fields))]  # the user's may be there twice
+    rows = marked.select(
+        *(
+            F.col("row").getField(sent.name).cast(field.dataType).alias(name, metadata=_plain(field.metadata))
+            for name, sent, field in zip(names, travelling.fields, schema.fields, strict=True)
+        ),
+        MARK,
+    )
+    for name, field in zip(names, schema.fields, strict=True):
         if _DELAY in field.metadata:
-            rows = rows.withWatermark(field.name, f"{field.metadata[_DELAY]} milliseconds")
-    return rows.select(*(F.col(f"`{field.name}`") for field in schema.fields))
+            rows = rows.withWatermark(name, f"{field.metadata[_DELAY]} milliseconds")
+    return rows.select(*(F.col(name).alias(field.name) for name, field in zip(names, schema.fields, strict=True)))
 
 
 def encode(rows: DataFrame, schema_json: str) -> DataFrame:
     """Return the records of a channel for rows, with what their marks say if they have any."""
-    schema = StructType.fromJson(json.loads(schema_json))
-    columns = [F.col(f"`{name}`") for name in rows.columns if name != MARK]
+    schema = _travelling(StructType.fromJson(json.loads(schema_json)))
+    numbered = rows.toDF(*(MARK if name == MARK else f"_{i}" for i, name in enumerate(rows.columns)))
+    names = [name for name in numbered.columns if name != MARK]
+    columns = [
+        F.col(name).cast(sent.dataType).alias(sent.name) for name, sent in zip(names, schema.fields, strict=True)
+    ]
     marks = _headers() if MARK in rows.columns else ()
-    return rows.select(
+    return numbered.select(
         to_avro(F.struct(*columns), _avro(rows.sparkSession, schema)).alias("value"),
         F.array(*marks, _header(SCHEMA, F.lit(schema_id(schema_json)))).alias("headers"),
     )
@@ -88,6 +100,7 @@ def _headers() -> tuple[Column, ...]:
         return F.col(f"{MARK}.{name}")
 
     made_of = F.concat_ws("/", mark("topic"), mark("partition"), mark("offset"), mark("index"), mark("arrived"))
+    made_of = F.when(mark("topic").isNotNull(), made_of)  # an aggregate of nothing was made of no record
     return _header(CREATED, mark("created")), _header(ORIGIN, mark("origin")), _header(FROM, made_of)
 
 
@@ -103,11 +116,42 @@ def _plain(metadata: dict[str, object]) -> dict[str, object]:
     return {key: value for key, value in metadata.items() if key != _DELAY}
 
 
+def _travelling(schema: StructType) -> StructType:
+    """Return the schema with names and kinds of text that Avro takes."""
+    names = [field.name for field in schema.fields]
+    are_plain = all(map(_PLAIN.fullmatch, names)) and len({name.lower() for name in names}) == len(names)
+    return StructType(
+        [
+            StructField(field.name if are_plain else f"_{i}", _travelling_type(field.dataType))
+            for i, field in enumerate(schema.fields)
+        ]
+    )
+
+
+def _travelling_type(kind: DataType) -> DataType:
+    if isinstance(kind, StructType):
+        return _travelling(kind)
+    if isinstance(kind, ArrayType):
+        return ArrayType(_travelling_type(kind.elementType))
+    if isinstance(kind, MapType):
+        return MapType(_travelling_type(kind.keyType), _travelling_type(kind.valueType))
+    return StringType() if isinstance(kind, StringType) else kind  # one with a collation is plain on the way
+
+
+def _nullable(spark: SparkSession, schema_json: str) -> StructType:
+    """Return a schema in which everything may be null, as it is in all that comes out of Avro."""
+    java_type = _java_type(spark, schema_json).asNullable()
+    return StructType.fromJson(json.loads(java_type.json()))
+
+
 def _avro(spark: SparkSession, schema: StructType) -> str:
     """Return the Avro schema of the rows."""
-    jvm = spark._jvm
-    assert jvm is not None
-    java_type = jvm.org.apache.spark.sql.types.DataType.fromJson(schema.json())
-    converters = jvm.org.apache.spark.sql.avro.SchemaConverters
+    assert spark._jvm is not None
+    converters = spark._jvm.org.apache.spark.sql.avro.SchemaConverters
     # Everything may be null: a column that never is null at one site may be nullable after a channel.
-    return str(converters.toAvroType(java_type.asNullable(), False, "row", "").toString())
+    return str(converters.toAvroType(_java_type(spark, schema.json()).asNullable(), False, "row", "").toString())
+
+
+def _java_type(spark: SparkSession, schema_json: str) -> Any:
+    assert spark._jvm is not None
+    return spark._jvm.org.apache.spark.sql.types.DataType.fromJson(schema_json)

@@ -12,24 +12,17 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pyspark.errors import PySparkException, StreamingQueryException
-
 __all__ = ["Failure", "failure_of"]
 
 Blame = Literal["record", "lost", "outside"]
-_PYTHON = "org.apache.spark.api.python.PythonException"
-_RECORD = re.compile(
-    r"org\.apache\.spark\.(SparkRuntimeException|SparkArithmeticException|SparkNumberFormatException|"
-    r"SparkDateTimeException|SparkArrayIndexOutOfBoundsException|SparkNoSuchElementException|"
-    r"SparkIllegalArgumentException|SparkUpgradeException)|org\.apache\.avro\.|"
-    r"java\.time\.|java\.lang\.(ArithmeticException|NumberFormatException)"
-)
+# Of what a record can be guilty: data exceptions (SQL state 22...), and what a query raises on purpose (P0001).
+_DATA = re.compile(r"SQLSTATE: (22\d{3}|P0001)|org\.apache\.avro\.\w+Exception|java\.time\.DateTimeException")
 _LOST = re.compile(
-    r"AnalysisException|UnknownTopicOrPartition|KafkaIllegalStateException|KafkaDataConsumer|OffsetOutOfRange|"
-    r"StateSchema|STATE_STORE_(KEY|VALUE)_SCHEMA|data loss|were aged out|may have been deleted|"
-    r"STREAMING_STATEFUL_OPERATOR_NOT_MATCH|KAFKA_DATA_LOSS|UNRECOGNIZED|Detected a data reset"
+    r"UnknownTopicOrPartition|OffsetOutOfRange|data loss|DATA_LOSS|aged out|may have been deleted|"
+    r"StateSchema|STATE_STORE_\w*SCHEMA|STATEFUL_OPERATOR_NOT_MATCH|was deleted|topics? .* (?:is|are) (?:gone|deleted)"
 )
 LONGEST_TEXT = 4_000  # characters
+MOST_CAUSES = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,42 +34,48 @@ class Failure:
     trace: str = ""  # the user's own traceback, if it is the user's code
 
 
-def failure_of(error: PySparkException | Exception) -> Failure:
+def failure_of(error: Exception) -> Failure:
     """Return what lies behind the exception of a query."""
-    causes = list(_causes(error))
+    causes = _causes(error)
+    whole = "\n".join(f"{name}: {message}" for name, message in causes)
+    text = _told(causes)
     for name, message in causes:
-        if name == _PYTHON or "PythonException" in name:
+        if "PythonException" in name or "Traceback (most recent call last)" in message:
             trace = _user_trace(message)
             return Failure("record", trace.rstrip().rpartition("\n")[2] or "a Python function failed", trace)
-    text = _told(causes, str(error))
-    if any(_LOST.search(f"{name} {message}") for name, message in causes):
+    if any(name == "AnalysisException" for name, _ in causes) or _LOST.search(whole):
         return Failure("lost", text)
-    if any(_RECORD.match(name) for name, _ in causes):
-        return Failure("record", text)
-    return Failure("outside", text)
+    return Failure("record" if _DATA.search(whole) else "outside", text)
 
 
 def _causes(error: Exception) -> list[tuple[str, str]]:
+    """Return names and messages of an exception and what caused it, first to last, on both sides of the JVM."""
     found: list[tuple[str, str]] = []
-    cause: Any = getattr(error, "_origin", None)
-    if cause is None and isinstance(error, StreamingQueryException):
-        cause = getattr(error, "_cause", None)
-    while cause is not None and len(found) < 20:
-        if hasattr(cause, "getClass"):
-            found.append((cause.getClass().getName(), str(cause.getMessage() or "")))
+    here: Any = error
+    while here is not None and len(found) < MOST_CAUSES:
+        found.append((type(here).__name__, str(here)))
+        cause: Any = getattr(here, "_origin", None)
+        while cause is not None and hasattr(cause, "getCause") and len(found) < MOST_CAUSES:
+            found.append((str(cause.getClass().getName()), str(cause.getMessage() or "")))
             cause = cause.getCause()
-        else:
-            break
-    return found or [(type(error).__name__, str(error))]
+        here = getattr(here, "_cause", None) or here.__cause__
+    return found
 
 
 def _user_trace(message: str) -> str:
     """Return the part of a Python failure that is about the user's code."""
     begin = message.find("Traceback (most recent call last)")
-    return message[begin if begin >= 0 else 0 :][:LONGEST_TEXT].rstrip()
+    return _without_plan(message[begin if begin >= 0 else 0 :])
 
 
-def _told(causes: list[tuple[str, str]], whole: str) -> str:
-    told = [message for name, message in causes if message and "StreamingQueryException" not in name]
-    text = told[-1] if told else whole
-    return text.partition("\n=== ")[0].partition("\nSQLSTATE")[0].strip()[:LONGEST_TEXT]
+def _told(causes: list[tuple[str, str]]) -> str:
+    """Return the innermost message, without the parts that only developers of Spark can read."""
+    told = [message for _, message in causes if message.strip()]
+    text = told[-1] if told else causes[0][0]
+    return _without_plan(text)
+
+
+def _without_plan(text: str) -> str:
+    for border in ("\n== ", "\n=== ", " SQLSTATE", "\n\tat ", "\nJVM stacktrace"):
+        text = text.partition(border)[0]
+    return text.strip()[:LONGEST_TEXT]

@@ -185,18 +185,28 @@ class RunnerProcess:
             self._caller = None
 
     def _end_leftover(self) -> None:
-        """End what a crashed run left behind: only a process that really is a runner of this folder."""
-        with contextlib.suppress(OSError, ValueError, psutil.Error):
+        """End what a crashed run left behind: only a session that really is that of a runner of this folder.
+
+        Its first process may be gone, and others of it still write.
+        """
+        with contextlib.suppress(OSError, ValueError):
             pid = int(self._pid_file.read_text("ascii"))
-            if str(self.spec.folder / "spec.json") in psutil.Process(pid).cmdline():
+            if any(self._is_mine(one) for one in _session(pid)):
                 _end_session(pid)
+
+    def _is_mine(self, one: psutil.Process) -> bool:
+        with contextlib.suppress(psutil.Error, OSError):
+            if str(self.spec.folder / "spec.json") in one.cmdline():
+                return True
+            return bool(Path(one.cwd()).samefile(self.spec.folder))
+        return False
 
 
 def _session(leader: int) -> list[psutil.Process]:
     found = []
     for one in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            if one.pid == leader or os.getsid(one.pid) == leader:
+            if os.getsid(one.pid) == leader and one.status() != psutil.STATUS_ZOMBIE:
                 found.append(one)
     return found
 
@@ -204,7 +214,7 @@ def _session(leader: int) -> list[psutil.Process]:
 def _end_session(leader: int) -> None:
     """Kill a session's processes, and those that they make meanwhile, until none is left."""
     for _ in range(100):
-        left = [one for one in _session(leader) if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
+        left = _session(leader)
         if not left:
             return
         for one in left:

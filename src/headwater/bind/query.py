@@ -22,7 +22,7 @@ from headwater.bind.channel import encode, with_headers
 from headwater.bind.headers import FROM, headers_of, parse_from
 from headwater.bind.replay import Written, gather, last_commit_ms, skip
 from headwater.bind.session import lane_settings
-from headwater.bind.sources import kafka_topics
+from headwater.bind.sources import kafka_topics, keeps_order
 from headwater.model.project import Definition, LaneName
 from headwater.plan.deploy import Part
 
@@ -118,7 +118,7 @@ class Query:
         for lane in lanes:
             for key, value in lane_settings(lane).items():
                 spark.conf.set(key, value)
-            rows = frame if marked is None else skip(marked, written, self._is_ordered(lane))
+            rows = frame if marked is None else skip(marked, written, self._is_ordered(lane, frame))
             try:
                 self.running = self._writer(rows, lane).start()
             except PySparkException as error:
@@ -155,8 +155,8 @@ class Query:
         marks = (headers_of(one).get(FROM) for one in tail)
         return gather(parse_from(mark) for mark in marks if mark is not None)
 
-    def _is_ordered(self, lane: LaneName) -> bool:
-        if self.part.is_stateful and lane == "micro-batch":
+    def _is_ordered(self, lane: LaneName, frame: DataFrame) -> bool:
+        if (self.part.is_stateful and lane == "micro-batch") or not keeps_order(frame):
             return False
         return self.output is None or len(topics.end_offsets(self.output[0], [self.output[1]])) == 1
 

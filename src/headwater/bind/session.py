@@ -6,11 +6,13 @@ queries take ten to a hundred times as long.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from headwater.model.project import LaneName
@@ -42,6 +44,8 @@ APPLICATION = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.execution.pythonUDF.arrow.enabled": "false",
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
+    # a task for each branch of a union: two branches with state in one task fail on each other's state
+    "spark.sql.unionOutputPartitioning": "false",
     f"{_STREAMING}.realTimeMode.allowlistCheck": "false",  # it knows no Python functions
     # a shuffle in the real-time lane hands on each record after 1 ms instead of 50
     "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "1",
@@ -109,6 +113,8 @@ def start_session(
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
+    for logger in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        PySparkLogger.getLogger(logger).setLevel(logging.CRITICAL + 1)  # what is raised is told by whoever catches it
     return spark
 
 

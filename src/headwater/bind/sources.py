@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from headwater.bind.channel import read_channel
 
-__all__ = ["channel_rows", "counted", "kafka_topics", "union"]
+__all__ = ["channel_rows", "counted", "kafka_topics", "keeps_order", "union"]
 
 READER = {
     "kafka.max.partition.fetch.bytes": "10485760",
@@ -24,6 +24,7 @@ READER = {
     "startingOffsets": "earliest",
     "failOnDataLoss": "true",
 }
+_CHANGES_HANDS = frozenset({"Join", "Repartition", "RepartitionByExpression", "RebalancePartitions"})
 
 
 def channel_rows(spark: SparkSession, address: str, topic: str, schema_json: str, wanted: Any = None) -> DataFrame:
@@ -57,7 +58,7 @@ def counted(frame: DataFrame, name: str) -> DataFrame:
 def kafka_topics(frame: DataFrame, address: str) -> frozenset[str]:
     """Return the topics of one broker that a query reads, as far as they are named one by one."""
     found = set()
-    for leaf in _leaves(frame._jdf.queryExecution().analyzed()):
+    for leaf in _nodes(frame._jdf.queryExecution().analyzed()):
         if leaf.nodeName() == "StreamingRelationV2" and leaf.sourceName() == "kafka":
             options = leaf.extraOptions()
             if options.get("kafka.bootstrap.servers") == address and options.get("subscribe"):
@@ -65,9 +66,25 @@ def kafka_topics(frame: DataFrame, address: str) -> frozenset[str]:
     return frozenset(found)
 
 
-def _leaves(node: Any) -> Iterator[Any]:
+def keeps_order(frame: DataFrame) -> bool:
+    """Return whether a query without state gives its rows in the order of their records, partition by partition.
+
+    Not so where rows change hands (a join may sort both sides), nor where a topic is read twice: the two
+    readings run beside each other, and neither waits for the other.
+    """
+    read: list[str] = []
+    for node in _nodes(frame._jdf.queryExecution().analyzed()):
+        if node.nodeName() in _CHANGES_HANDS:
+            return False
+        if node.nodeName() == "StreamingRelationV2":
+            read.extend((node.extraOptions().get("subscribe") or "*").split(","))
+        elif node.nodeName() == "CTERelationRef":
+            read.append(f"WITH {node.cteId()}")
+    return len(read) == len(set(read)) and ("*" not in read or len(read) == 1)
+
+
+def _nodes(node: Any) -> Iterator[Any]:
+    yield node
     children = node.children()
-    if children.isEmpty():
-        yield node
     for i in range(children.size()):
-        yield from _leaves(children.apply(i))
+        yield from _nodes(children.apply(i))

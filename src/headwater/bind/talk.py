@@ -7,13 +7,16 @@ drive a runner; nothing that comes over it is ever unpickled. The port is in a f
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
+import socket
+import struct
 import threading
 from collections.abc import Callable, Mapping
 from multiprocessing import AuthenticationError
-from multiprocessing.connection import Client, Connection, Listener
+from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +26,7 @@ __all__ = ["Caller", "Server", "make_token"]
 
 LOOPBACK = "127.0.0.1"
 LARGEST = 64 * 1024 * 1024  # bytes of a message
+PROOF_S = 10.0  # a caller that has not proved by then that it knows the token is a stranger
 Answer = dict[str, Any]
 
 
@@ -40,27 +44,42 @@ class Server:
 
     def __init__(self, token: bytes, answer: Callable[[Mapping[str, Any]], Answer]) -> None:
         """Listen on a free port of loopback."""
+        self._token = token
         self._answer = answer
-        self._listener = Listener((LOOPBACK, 0), backlog=8, authkey=token)
+        self._listener = socket.create_server((LOOPBACK, 0), backlog=64)
 
     @property
     def port(self) -> int:
         """Return the port."""
-        address = self._listener.address
-        assert isinstance(address, tuple)
-        return int(address[1])
+        return int(self._listener.getsockname()[1])
 
     def serve(self) -> None:
         """Answer until the process ends."""
         while True:
             try:
-                connection = self._listener.accept()
-            except (AuthenticationError, EOFError, OSError):
-                continue  # whoever it was does not know the token, or has gone
-            threading.Thread(target=self._attend, args=(connection,), daemon=True).start()
+                caller, _ = self._listener.accept()
+            except OSError:
+                if self._listener.fileno() < 0:
+                    return
+                continue  # whoever it was has gone
+            # The proof is asked for in the caller's own thread: a silent stranger keeps nobody else waiting.
+            threading.Thread(target=self._attend, args=(Connection(caller.detach()),), daemon=True).start()
+
+    def close(self) -> None:
+        """Take no more callers."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # wakes whoever waits in accept
+        self._listener.close()
 
     def _attend(self, connection: Connection) -> None:
         with connection:
+            try:
+                _limit(connection, PROOF_S)
+                deliver_challenge(connection, self._token)
+                answer_challenge(connection, self._token)
+                _limit(connection, None)
+            except (AuthenticationError, AssertionError, EOFError, OSError):
+                return  # whoever it was does not know the token, or has gone
             while True:
                 try:
                     request = json.loads(connection.recv_bytes(LARGEST))
@@ -73,12 +92,26 @@ class Caller:
     """Asks a runner."""
 
     def __init__(self, port: int, token: bytes) -> None:
-        """Connect, and prove that the token is known."""
+        """Connect, and prove that the token is known.
+
+        Raises:
+            BindError: HW4501.
+        """
         self._lock = threading.Lock()
         try:
-            self._connection = Client((LOOPBACK, port), authkey=token)
-        except (OSError, EOFError, AuthenticationError) as error:
+            reached = socket.create_connection((LOOPBACK, port), PROOF_S)
+            reached.settimeout(None)
+            self._connection = Connection(reached.detach())
+        except OSError as error:
             raise BindError(f"HW4501 the runner on port {port} does not answer: {error}.") from error
+        try:
+            _limit(self._connection, PROOF_S)
+            answer_challenge(self._connection, token)
+            deliver_challenge(self._connection, token)
+        except (OSError, EOFError, AuthenticationError, AssertionError) as error:
+            self._connection.close()
+            why = "it said nothing in time" if isinstance(error, BlockingIOError) else str(error) or "it hung up"
+            raise BindError(f"HW4501 the runner on port {port} does not answer: {why}.") from error
 
     def ask(self, request: Mapping[str, Any], timeout_s: float) -> Answer:
         """Return the answer to a request.
@@ -88,11 +121,16 @@ class Caller:
         """
         with self._lock:
             try:
+                _limit(self._connection, timeout_s)  # of each piece: an answer that has begun may end late
                 self._connection.send_bytes(json.dumps(request).encode())
                 if not self._connection.poll(timeout_s):
-                    self._connection.close()  # a late answer must not be taken for that to the next request
-                    raise BindError(f"HW4502 the runner did not answer '{request.get('do')}' within {timeout_s:g} s.")
+                    raise BlockingIOError
                 found = json.loads(self._connection.recv_bytes(LARGEST))
+            except BlockingIOError:
+                self._connection.close()  # a late answer must not be taken for that to the next request
+                raise BindError(
+                    f"HW4502 the runner did not answer '{request.get('do')}' within {timeout_s:g} s."
+                ) from None
             except (OSError, EOFError, ValueError) as error:
                 raise BindError(f"HW4503 the runner is gone: {str(error) or 'it closed the connection'}.") from error
         assert isinstance(found, dict)
@@ -101,3 +139,12 @@ class Caller:
     def close(self) -> None:
         """Hang up."""
         self._connection.close()
+
+
+def _limit(connection: Connection, limit_s: float | None) -> None:
+    """Let everything that this connection waits for fail after so long; None: never."""
+    whole = int(limit_s or 0.0)
+    value = struct.pack("@ll", whole, max(1, int(((limit_s or 0.0) - whole) * 1e6)) if limit_s is not None else 0)
+    with socket.socket(fileno=os.dup(connection.fileno())) as same:
+        same.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, value)
+        same.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, value)

@@ -39,7 +39,8 @@ HASH = 8  # characters of a hash that keeps two names apart
 # '.' and '_' are one (Kafka refuses a topic that differs from another only there).
 _PLAIN = re.compile(r"[a-z0-9][a-z0-9_-]*")
 _PLAIN_PIPELINE = re.compile(r"[a-z0-9][a-z0-9-]*")  # free of '_', so that it is clear where the operator begins
-_MARKED = re.compile(rf"-[0-9a-f]{{{HASH}}}\Z")  # looks as if it had a hash already
+# Looks as if it had a hash already, or, to Kafka, like the topic for what another operator sets aside.
+_MARKED = re.compile(rf"(-[0-9a-f]{{{HASH}}}|_quarantine)\Z")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 _UNSAFE_PIPELINE = re.compile(r"[^A-Za-z0-9-]")
 

@@ -3,16 +3,20 @@
 Takes the project, its instances, where they stand and how they are cut; gives one `Part` for each
 fragment: all that a runner needs to know, as plain values that travel as JSON. Addresses of brokers are
 not among them: brokers are named by their site, and whoever starts a part knows where they listen.
+
+Mistakes: HW1522 a stream that must travel has a column of a type that no channel holds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from headwater.cost.flow import flow
-from headwater.model.project import Delivery, LaneName, OnError, Project
+from headwater.errors import Mistake, SpecError
+from headwater.model.project import Definition, Delivery, LaneName, OnError, Project
 from headwater.plan.cut import Cut, cut, topic_name
 from headwater.plan.expand import Expanded
 from headwater.plan.lanes import choose, emits, ends
@@ -66,11 +70,21 @@ class Part:
 
 
 def deploy(project: Project, expanded: Expanded, placement: Mapping[str, str]) -> tuple[Cut, tuple[Part, ...]]:
-    """Return the cut of a placed project, and its parts, writers before readers."""
+    """Return the cut of a placed project, and its parts, writers before readers.
+
+    Raises:
+        SpecError: what is asked for cannot be.
+    """
     emitted, ending = emits(project), ends(project)
     instances = expanded.instances
     names = frozenset(name for name, instance in instances.items() if instance.of in ending)
     whole = cut(expanded.pipeline, placement, ends=names)
+    written = dict.fromkeys(
+        instances[one.output].of for one in whole.fragments if whole.topic_of(one.output) is not None
+    )
+    mistakes = [mistake for name in written for mistake in _cannot_travel(project.by_name[name])]
+    if mistakes:
+        raise SpecError(*mistakes)
     rates = flow(expanded.pipeline).in_rate_rps
     parts = []
     for fragment in whole.fragments:
@@ -120,3 +134,31 @@ def part_from(found: Mapping[str, Any]) -> Part:
 def _step(expanded: Expanded, name: str) -> Step:
     reads = tuple(stream.source for stream in expanded.pipeline.by_name[name].inputs)
     return Step(name, expanded.instances[name].of, reads)
+
+
+def _cannot_travel(definition: Definition) -> Iterator[Mistake]:
+    for field in json.loads(definition.schema_json)["fields"]:
+        found = next(_unfit(field["type"]), None)
+        if found is not None:
+            text = (
+                f"operator '{definition.name}' writes its rows to a topic, and its column '{field['name']}' holds the "
+                f"type {found}, which no record there can hold. Give the column on as text, with to_json(..) or a "
+                "cast, a map with other keys than text as map_entries(..), or leave it out."
+            )
+            yield Mistake("HW1522", text, definition.file, definition.line)
+
+
+def _unfit(kind: Any) -> Iterator[str]:
+    """Yield the types within a type, as Spark's JSON has it, that Avro has no place for."""
+    if isinstance(kind, str):
+        if kind in {"interval", "variant"} or kind.startswith(("char(", "varchar(", "geography", "geometry")):
+            yield kind
+    elif kind["type"] == "map":
+        if kind["keyType"] != "string":
+            yield "map with keys that are no text"
+        yield from _unfit(kind["valueType"])
+    elif kind["type"] == "array":
+        yield from _unfit(kind["elementType"])
+    elif kind["type"] == "struct":
+        for field in kind["fields"]:
+            yield from _unfit(field["type"])

@@ -65,12 +65,25 @@ def emits(project: Project) -> Mapping[str, tuple[Emit, str]]:
 
 
 def ends(project: Project) -> frozenset[str]:
-    """Return the operators whose stream leaves their fragment: Spark wants no two stateful ones in a query."""
-    return frozenset(
-        definition.name
-        for definition in project.definitions
-        if definition.is_stateful and _reaches_stateful(project, definition)
-    )
+    """Return the operators whose stream leaves their fragment.
+
+    Spark wants no two stateful ones after each other in a query, and a query tells either updates or final rows.
+    """
+    emitted = emits(project)
+    below_updates: set[str] = set()
+    for definition in project.definitions:
+        if emitted.get(definition.name, ("",))[0] == "updates":
+            below_updates |= _below(project, definition).keys()
+    found = set()
+    for definition in project.definitions:
+        below = _below(project, definition)
+        gives_final = "stream-join" in definition.traits or emitted.get(definition.name, ("",))[0] == "final"
+        if definition.is_stateful and (
+            any(one.is_stateful for one in below.values())
+            or (gives_final and not below_updates.isdisjoint(below.keys()))
+        ):
+            found.add(definition.name)
+    return frozenset(found)
 
 
 def choose(
@@ -183,13 +196,13 @@ def _has_watermark(project: Project, definition: Definition) -> bool:
     return False
 
 
-def _reaches_stateful(project: Project, definition: Definition) -> bool:
-    seen, waiting = set(), _readers(project, definition.name)
+def _below(project: Project, definition: Definition) -> Mapping[str, Definition]:
+    """Return all that a stream flows into."""
+    found: dict[str, Definition] = {}
+    waiting = _readers(project, definition.name)
     while waiting:
         one = waiting.pop()
-        if one.is_stateful:
-            return True
-        if one.name not in seen:
-            seen.add(one.name)
+        if one.name not in found:
+            found[one.name] = one
             waiting.extend(_readers(project, one.name))
-    return False
+    return found

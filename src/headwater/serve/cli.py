@@ -22,13 +22,15 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="""Decide where each operator of a streaming pipeline should run.
+    help="""Run a streaming pipeline across machines of unequal strength.
 
-Headwater takes a pipeline (a graph of operators) and sites of unequal
-strength joined by slow links, and finds which site should run each
-operator, with a proof of how far from the best possible the answer is.
+Headwater takes a Spark Declarative Pipelines project and sites joined by
+slow links, finds which site should run each operator, with a proof of how
+far from the best possible the answer is, and runs the project cut across
+the sites on Spark and Kafka.
 
-Start with: headwater compare examples/fire/fire.yaml examples/fire/flat.yaml""",
+Start with: headwater compare examples/fire/fire.yaml examples/fire/flat.yaml
+or with:    headwater inspect examples/readings""",
     epilog="Exit codes: 0 done, 2 wrong input, 3 no valid answer, 4 the outside refused, 70 our bug.",
 )
 sites_app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help="Make sites files from other sources.")
@@ -269,13 +271,16 @@ def doctor(
     compile_now: Annotated[
         bool, typer.Option("--compile", help="Compile the search kernels now if they are not.")
     ] = False,
+    prepare_now: Annotated[
+        bool, typer.Option("--prepare", help="Do all that is done once: compile, fetch the jars, prepare Java.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Say what is installed, what is missing and how to get it.
 
-    Looks for Python, the packages, the compiled search kernels and Java. Exit
-    code 0 when everything that the commands need is there, 4 when something
-    is missing.
+    Looks for Python, the packages, the compiled search kernels, Java and the
+    jars. Exit code 0 when everything that the commands need is there, 4 when
+    something is missing.
 
     [bold]Example[/bold]
 
@@ -284,7 +289,7 @@ def doctor(
     from headwater.serve.doctor import doctor as run
     from headwater.serve.output import Output
 
-    raise typer.Exit(run(Output(json), compile_now))
+    raise typer.Exit(run(Output(json), compile_now, prepare_now))
 
 
 add_commands(app)

@@ -86,6 +86,9 @@ def run(
         ),
     ] = None,
     broker: Brokers = None,
+    draw: Annotated[
+        str | None, typer.Option(metavar="FILE", help="At the end, draw rates and latencies here: .svg or .png.")
+    ] = None,
     json: JsonLines = False,
 ) -> None:
     """Run a project cut across sites, all of them on this machine.
@@ -110,8 +113,10 @@ def run(
     search = arguments.search(method, seed, None)
     seconds = None if duration is None else arguments.quantity("--for", duration, "time")
     brokers = arguments.addresses("--broker", broker or [])
+    if draw is not None:
+        arguments.check_picture(draw)
     runs = load_core("headwater.serve.run")
-    options = runs.Options(project, sites, placement, search, seconds, state, brokers)
+    options = runs.Options(project, sites, placement, search, seconds, state, brokers, draw)
     raise typer.Exit(runs.run(options, Screen(json)))
 
 
@@ -123,6 +128,9 @@ def feed(
         str | None, typer.Option(metavar="DIR", help="The --state of a 'headwater run' that is going on.")
     ] = None,
     broker: Brokers = None,
+    wait: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Wait so long for the run to be ready.", show_default=False)
+    ] = None,
     site: Annotated[
         list[str] | None, typer.Option(metavar="SITE", help="Feed only this site; may be repeated.")
     ] = None,
@@ -156,7 +164,8 @@ def feed(
     rate_rps = arguments.quantity("--rate", rate, "rate")
     seconds = None if duration is None else arguments.quantity("--for", duration, "time")
     named = arguments.addresses("--broker", broker or [])
-    brokers = running_brokers(state, named, site or [])
+    wait_s = 0.0 if wait is None else arguments.quantity("--wait", wait, "time")
+    brokers = running_brokers(state, named, site or [], wait_s)
     own = arguments.settings("--set", settings or [])
     raise typer.Exit(work(generator, brokers, rate_rps, seconds, count, seed, close, Output(json), own, start))
 

@@ -6,6 +6,8 @@ package only to find out whether the search kernels are compiled.
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import importlib.metadata
 import os
 import re
@@ -17,6 +19,7 @@ from rich.text import Text
 
 from headwater import __version__
 from headwater.bind.java import GET_JAVA, OLDEST_JAVA, find_java, java_major
+from headwater.errors import BindError
 from headwater.serve import kernels, render
 from headwater.serve.output import Output
 
@@ -38,10 +41,19 @@ class Check:
     how: str = ""  # how to get it, when it is not ok
 
 
-def doctor(output: Output, compile_now: bool = False) -> int:
-    """Show every check; return 0 when all that the commands need is there, else 4."""
-    if compile_now:
+def doctor(output: Output, compile_now: bool = False, prepare_now: bool = False) -> int:
+    """Show every check; return 0 when all that the commands need is there, else 4.
+
+    Args:
+        output: Where the answer goes.
+        compile_now: Whether to compile the search kernels first.
+        prepare_now: Whether to do that, and to fetch the jars and make the archives of Java's classes.
+    """
+    if compile_now or prepare_now:
         kernels.load_core("headwater.place")
+    if prepare_now:
+        reading = importlib.import_module("headwater.serve.reading")
+        reading.made_archives(reading.fetched_jars())
     found = checks(os.environ)
     is_ready = all(check.ok for check in found if check.needed)
     readable = [render.simple_table(("", "what", "found", "wanted"), map(_row, found))]
@@ -58,7 +70,21 @@ def checks(environment: Mapping[str, str]) -> tuple[Check, ...]:
     """Return what was found on this machine."""
     packages = _packages()
     can_load = all(check.ok for check in packages)
-    return (_python(), *packages, _kernels(can_load), _java(environment))
+    return (_python(), *packages, _kernels(can_load), _java(environment), *(_run_time() if can_load else ()))
+
+
+def _run_time() -> tuple[Check, ...]:
+    """Return what running pipelines needs beside Java, fetched and made at first use."""
+    how = "at first use, or now: 'headwater doctor --prepare'"
+    jars = importlib.import_module("headwater.bind.jars")  # not before the packages that it needs were found
+    archive = importlib.import_module("headwater.bind.archive")
+    has_jars = jars.is_complete()
+    found = [Check("jars", "complete" if has_jars else None, "complete", has_jars, False, "" if has_jars else how)]
+    with contextlib.suppress(BindError):  # without Java there is nothing to archive for
+        is_made = archive.are_made()
+        state = "made" if is_made else "not made"
+        found.append(Check("java archives", state, "made, for a quick start", is_made, False, "" if is_made else how))
+    return tuple(found)
 
 
 def pinned(requirement: str) -> tuple[str, str | None] | None:

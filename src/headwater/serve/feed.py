@@ -15,6 +15,7 @@ seed gives the same records, so `sent_records` can say afterwards what was fed.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import inspect
 import itertools
@@ -46,6 +47,7 @@ Record = tuple[str, bytes | None, bytes]  # topic, key, value
 FILE = "records.py"  # in a folder that is given instead of a file
 ANSWER_S = 10.0  # a broker answers within this
 BEHIND_S = 1.0  # from here on it is said that the pace is not held
+READY_PAUSE_S = 0.2  # between two looks for a run
 SLICE_S = 0.02  # longest sleep, so that deliveries are noticed
 CLOSING_PAUSE_S = 5.0  # between rounds of closing records: what a round sets free needs time to arrive everywhere
 WAITING_KB = 262_144  # of records that a broker has not taken; more wait in the generator
@@ -199,25 +201,26 @@ def feed(
     return INTERRUPTED if is_interrupted and wanted is not None else DONE
 
 
-def running_brokers(state: str | None, named: Mapping[str, str], sites: Sequence[str]) -> dict[str, str]:
+def running_brokers(
+    state: str | None, named: Mapping[str, str], sites: Sequence[str], wait_s: float = 0.0
+) -> dict[str, str]:
     """Return which brokers to feed, by site.
 
     Args:
         state: the state folder of a run that is going on; None: only the brokers named are known.
         named: addresses by site, on top of those of the run.
         sites: feed only these; none: those named, or else those where the run's sources stand.
+        wait_s: how long to wait for the run to be ready.
 
     Raises:
         SpecError: HW1705, nothing runs there, or a site is unknown.
     """
     known, sources = dict(named), list(named)
     if state is not None:
-        try:
-            with open(os.path.join(state, "ready.json"), encoding="utf-8") as opened:
-                ready = json.load(opened)
-        except (OSError, ValueError):
+        ready = _ready(state, wait_s)
+        if ready is None:
             text = "no run is ready with this state folder; start 'headwater run' with it and wait until it is ready"
-            raise _wrong("HW1705", text, state) from None
+            raise _wrong("HW1705", text, state)
         known = {**ready["brokers"], **named}
         sources = sources or sorted({one["site"] for one in ready["fragments"] if one["has_source"]})
     unknown = [site for site in sites if site not in known]
@@ -243,6 +246,18 @@ def sent_records(
     loaded = _load(generator, settings or {}, should_close)
     records = list(itertools.islice(loaded.records(site, seed, start), count))
     return records + list(loaded.closing(site, seed)) if should_close else records
+
+
+def _ready(state: str, wait_s: float) -> Any:
+    """Return what a run says of itself once it is ready, or None if it is not in time."""
+    end_s = time.monotonic() + wait_s
+    with Teller("waiting for the run"):
+        while True:
+            with contextlib.suppress(OSError, ValueError), open(os.path.join(state, "ready.json"), "rb") as opened:
+                return json.load(opened)
+            if time.monotonic() >= end_s:
+                return None
+            time.sleep(READY_PAUSE_S)
 
 
 def _check(brokers: Mapping[str, str], rate_rps: float, seconds: float | None, count: int | None, start: int) -> None:

@@ -53,17 +53,18 @@ class Screen:
         table = _table("site", "fragment", "operators", "lane", "because", "to")
         for part in prepared.parts:
             to = f"topic {part.topic} at {part.broker}" if part.output == "channel" else part.output
-            table.add_row(part.site, part.id, ", ".join(part.operators), part.lane, part.because, to)
+            cells = (part.site, part.id, ", ".join(part.operators), part.lane, part.because, to)
+            table.add_row(*map(plain, cells))
         console = self._console
-        console.print(Text(f"pipeline '{prepared.project.name}', placement {prepared.because}", style="bold"))
+        console.print(Text(plain(f"pipeline '{prepared.project.name}', placement {prepared.because}"), style="bold"))
         console.print(table)
         rt = prepared.score.rt_s
         if rt is not None:
             console.print(Text(f"predicted response time {show(rt, 'time')}"))
         for text in prepared.project.notes:
-            console.print(Text(f"note: {text}", style="dim"))
+            console.print(Text(plain(f"note: {text}"), style="dim"))
         kept = "removed at the end; keep it with --state" if is_passing else "kept for the next run"
-        console.print(Text(f"state: {folder} ({kept})", style="dim"))
+        console.print(Text(plain(f"state: {folder} ({kept})"), style="dim"))
 
     def ready(self, event: Mapping[str, Any]) -> None:
         """Say that every query runs."""
@@ -71,7 +72,7 @@ class Screen:
             self._emit(event)
             return
         brokers = ", ".join(f"{site} {address}" for site, address in event["brokers"].items())
-        self._console.print(Text(f"ready after {event['seconds']:.1f} s; brokers: {brokers}", style="green"))
+        self._console.print(Text(plain(f"ready after {event['seconds']:.1f} s; brokers: {brokers}"), style="green"))
         if self._console.is_terminal:
             self._live = Live(console=self._console, refresh_per_second=2, transient=True)
             self._live.start()
@@ -114,14 +115,16 @@ class Screen:
         for one in event["fragments"]:
             ages = overall.get(one["id"], {})
             cells = (str(one["in_total"]), str(one["out_total"]), _time(ages.get("p50_s")), _time(ages.get("p99_s")))
-            table.add_row(one["site"], one["id"], one["lane"], one["state"], *cells, str(one["set_aside"] or "-"))
+            table.add_row(
+                plain(one["site"]), one["id"], one["lane"], one["state"], *cells, str(one["set_aside"] or "-")
+            )
         self._console.print(Text(f"ran for {event['seconds']:.1f} s", style="bold"))
         self._console.print(table)
         for site, used in event["sites"].items():
             restarts = used["runner_restarts"] + used["broker_restarts"]
             again = f", restarted {restarts} times" if restarts else ""
             memory = f"runner {show(used['memory_bytes'], 'size')}, broker {show(used['broker_memory_bytes'], 'size')}"
-            self._console.print(Text(f"{site}: {memory}{again}"))
+            self._console.print(Text(plain(f"{site}: {memory}{again}")))
 
     def _emit(self, event: Mapping[str, Any]) -> None:
         with self._lock:
@@ -132,11 +135,13 @@ class Screen:
 def _progress(event: Mapping[str, Any]) -> Group:
     table = _table("site", "fragment", "lane", "state", "in/s", "out/s", "lag", "p50", "p99", "memory", "cores")
     seen: set[str] = set()
+    above = None
     for one in event["fragments"]:
         first = one["site"] not in seen
         seen.add(one["site"])
+        site, above = "" if one["site"] == above else plain(one["site"]), one["site"]
         table.add_row(
-            one["site"] if first else "",
+            site,
             one["id"],
             one["lane"],
             Text(one["state"], style=STATES.get(one["state"], "")),

@@ -25,6 +25,7 @@ from headwater.bind.latency import Latency, LatencyReader
 from headwater.errors import BindError, Mistake, SpecError
 from headwater.model.keep import to_json
 from headwater.serve.arguments import Search
+from headwater.serve.draw_run import draw_run
 from headwater.serve.fleet import Fleet, Plan
 from headwater.serve.live import Screen
 from headwater.serve.prepare import Prepared, kept_placement, plan_object, prepare
@@ -34,6 +35,7 @@ from headwater.serve.reading import fetched_jars, made_archives, read
 __all__ = ["Options", "run"]
 
 TICK_S = 1.0
+LONGEST_HISTORY = 3_600  # of progress, for the picture
 DONE, FAILED = 0, 4
 
 
@@ -48,6 +50,7 @@ class Options:
     seconds: float | None  # None: until Ctrl-C
     state: str | None  # None: a folder that is removed at the end
     brokers: Mapping[str, str]  # addresses of the user's own, by site
+    picture: str | None = None  # where to draw how it went
 
 
 def run(options: Options, screen: Screen) -> int:
@@ -78,7 +81,12 @@ def run(options: Options, screen: Screen) -> int:
             folder,
             dict(options.brokers),
         )
-        return _Run(Fleet(plan, jars, archives, screen.tell), prepared, folder, options.seconds, screen).go()
+        whole = _Run(Fleet(plan, jars, archives, screen.tell), prepared, folder, options.seconds, screen)
+        code = whole.go()
+        if options.picture is not None:
+            draw_run(project.name, whole.history, options.picture)
+            note(f"picture written to {options.picture}")
+        return code
 
 
 class _Run:
@@ -91,6 +99,7 @@ class _Run:
         self._seconds = seconds
         self._screen = screen
         self._stop = threading.Event()
+        self.history: list[dict[str, Any]] = []  # of progress
         self._readers: dict[str, LatencyReader] = {}
         self._before: dict[str, tuple[float, int, int]] = {}  # by part: when, taken, given
         self._cpu: dict[str, tuple[float, float]] = {}  # by site: when, processor seconds
@@ -134,7 +143,10 @@ class _Run:
                 return
             if self._stop.wait(TICK_S if left_s is None else min(TICK_S, left_s)):
                 return
-            self._screen.progress(self._progress(time.monotonic() - begun_s))
+            progress = self._progress(time.monotonic() - begun_s)
+            self.history.append(progress)
+            del self.history[:-LONGEST_HISTORY]
+            self._screen.progress(progress)
 
     def _progress(self, at_s: float) -> dict[str, Any]:
         """Return how every part is."""

@@ -39,6 +39,7 @@ __all__ = ["Runner", "main"]
 LOOK_S = 0.25  # between two looks at the queries
 COUNT_S = 2.0  # between two looks at what a query counted
 PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0)  # before a query is started again; the last one from then on
+MOST_UNFOUND = 5  # failures on a record that cannot be found again, before the part stops
 CALM_S = 60.0  # a query that ran this long starts again with the first pause
 
 
@@ -48,7 +49,9 @@ class Held:
 
     query: Query
     aside: SetAside
-    state: str = "starting"  # starting, running, waiting (to be started again), stopped, failed
+    state: str = (
+        "starting"  # starting, running, searching (for a record), waiting (to be started again), stopped, failed
+    )
     failure: Failure | None = None
     operator: str | None = None  # that the failure is laid to
     record: str | None = None  # likewise
@@ -112,7 +115,11 @@ class Runner:
                 return
             with self._lock:
                 for held in self._held.values():
-                    self._look(held)
+                    try:
+                        self._look(held)
+                    except Exception as error:  # noqa: BLE001 - the trouble of one part must not end the others
+                        traceback.print_exc()
+                        held.failure = Failure("outside", f"it cannot be looked after: {error}")
 
     def _start(self, part: Part) -> dict[str, Any]:
         with self._lock:
@@ -184,20 +191,29 @@ class Runner:
         held.failure = failure
         held.failures += 1
         if failure.blame == "record":
-            found = held.aside.find(self.spark)
-            if found is not None:
-                held.operator, held.record = found.operator, found.place
-                if held.query.part.on_error == "quarantine":
-                    held.aside.put(found, failure)
-                    held.state, held.again_s = "waiting", time.monotonic()
-                    return
-            held.state = "failed"
+            self._blamed(held)
         elif failure.blame == "lost":
             held.state = "failed"
         else:
             held.state = "waiting"
             held.again_s = time.monotonic() + PAUSES_S[min(held.failures, len(PAUSES_S)) - 1]
         held.begun_s = time.monotonic()
+
+    def _blamed(self, held: Held) -> None:
+        """Find the record that a part fails on; set it aside or stop, as the project says."""
+        held.state = "searching"
+        found = held.aside.find(self.spark)
+        if found is None:  # it does not fail twice, so it may pass
+            held.state, held.again_s = "waiting", time.monotonic() + PAUSES_S[0]
+            if held.failures >= MOST_UNFOUND:
+                held.state = "failed"
+            return
+        held.operator, held.record, held.failure = found.operator, found.place, found.failure
+        if held.query.part.on_error == "stop":
+            held.state = "failed"
+            return
+        held.aside.put(found)
+        held.state, held.again_s = "waiting", time.monotonic()
 
     def _stop(self, part_id: str) -> dict[str, Any]:
         with self._lock:
