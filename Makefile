@@ -4,10 +4,12 @@ PYTHON := .venv/bin/python
 HEADWATER := .venv/bin/headwater
 FIRE := examples/fire/fire.yaml examples/fire/flat.yaml
 FAST := $(wildcard tests/test_layers.py tests/test_public.py tests/unit tests/law tests/golden)
-WHOLE := $(wildcard tests/story tests/docs)
+WHOLE := $(wildcard tests/story/test_place_story.py tests/docs)
+REAL := $(wildcard tests/contract)
+RUNS := $(wildcard tests/story/test_run_story.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fmt lint golden law bench docs clean
+.PHONY: help setup demo place test check spark fmt lint golden law bench docs clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -15,7 +17,10 @@ help: ## print this list
 setup: ## make .venv with everything in it; does nothing when it is up to date
 	@sh tools/setup.sh
 
-demo: setup ## place the fire example with every method and draw the best placement
+demo: setup ## run the fire pipeline across three sites for a minute, with a live table and a picture
+	@sh tools/demo.sh
+
+place: setup ## place the fire example with every method and draw the best placement
 	@mkdir -p out
 	$(HEADWATER) compare $(FIRE)
 	$(HEADWATER) place $(FIRE) --draw out/fire.svg --out out/fire-placement.yaml
@@ -24,6 +29,12 @@ demo: setup ## place the fire example with every method and draw the best placem
 
 test: lint ## all checks and all tests, the fast ones first
 	$(PYTHON) -m pytest -q -n 2 --doctest-modules src/headwater $(FAST) $(WHOLE)
+	$(PYTHON) -m pytest -q -n 2 --dist loadfile $(REAL)
+	$(PYTHON) -m pytest -q -p no:xdist $(RUNS)
+
+spark: setup ## the tests on real Spark and Kafka alone
+	$(PYTHON) -m pytest -q -n 2 --dist loadfile $(REAL)
+	$(PYTHON) -m pytest -q -p no:xdist $(RUNS)
 
 check: lint ## what to run after every change: format, lint, types, fast tests
 	$(PYTHON) -m pytest -q -n 2 -m "not slow" --doctest-modules src/headwater $(FAST)

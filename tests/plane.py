@@ -84,9 +84,11 @@ class Plane:
     def pid(self, site: str, which: str) -> int:
         """Return the process id of a site's 'runner' or 'broker', as it is now."""
         found = self.wait(
-            lambda event: event["event"] == "progress"
-            and event["sites"][site][f"{which}_pid"] is not None
-            and psutil.pid_exists(event["sites"][site][f"{which}_pid"]),
+            lambda event: (
+                event["event"] == "progress"
+                and event["sites"][site][f"{which}_pid"] is not None
+                and psutil.pid_exists(event["sites"][site][f"{which}_pid"])
+            ),
             60.0,
             len(self.events),
         )
@@ -103,7 +105,9 @@ class Plane:
         """Write records to a site's broker; return how many."""
         producer = self._producers.setdefault(
             site,
-            Producer({"bootstrap.servers": self.brokers[site], "linger.ms": 0, "enable.idempotence": True, "log_level": 0}),
+            Producer(
+                {"bootstrap.servers": self.brokers[site], "linger.ms": 0, "enable.idempotence": True, "log_level": 0}
+            ),
         )
         begun_s, count = time.monotonic(), 0
         for topic, key, value in records:
@@ -138,7 +142,7 @@ class Plane:
                     assert message is not None, f"{topic} cannot be read"
                     assert message.error() is None, message.error()
                     found.append(message)
-                    if message.offset() >= high - 1:
+                    if (message.offset() or 0) >= high - 1:
                         break
         finally:
             consumer.close()

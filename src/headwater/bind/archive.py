@@ -33,7 +33,7 @@ PATIENCE_S = 300.0
 NAMES = ("spark", "kafka")
 
 
-def archive_file(name: str) -> Path:
+def _archive_file(name: str) -> Path:
     """Return where an archive lies, or would lie."""
     said = subprocess.run([java(), "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
     what = (said, version("pyspark"), jars_folder().name, platform.machine(), _WARM_UP.read_text("utf-8"))
@@ -46,7 +46,7 @@ _WARM_UP = Path(__file__).with_name("warm_up.py")
 
 def are_made() -> bool:
     """Return whether both archives are there."""
-    return all(archive_file(name).exists() for name in NAMES)
+    return all(_archive_file(name).exists() for name in NAMES)
 
 
 def ensure(jars: Jars, say: Callable[[str], None]) -> dict[str, Path]:
@@ -54,7 +54,7 @@ def ensure(jars: Jars, say: Callable[[str], None]) -> dict[str, Path]:
 
     A machine that cannot make them goes without: then nothing is returned for their names.
     """
-    files = {name: archive_file(name) for name in NAMES}
+    files = {name: _archive_file(name) for name in NAMES}
     if all(file.exists() for file in files.values()):
         return files
     folder = files["spark"].parent

@@ -34,7 +34,7 @@ CALM_S = 60.0  # what lived this long is started again at once
 TELL = Callable[[str, Mapping[str, Any]], None]
 
 
-class Broker(Protocol):
+class _Broker(Protocol):
     """What a fleet needs of a broker."""
 
     @property
@@ -98,7 +98,7 @@ class Fleet:
         self.plan = plan
         self._tell = tell
         self._ending = threading.Event()
-        self._brokers: dict[str, Broker] = {}
+        self._brokers: dict[str, _Broker] = {}
         for site in plan.sites:
             if site in plan.addresses:
                 self._brokers[site] = ExternalBroker(site, plan.addresses[site])

@@ -44,7 +44,7 @@ CALM_S = 60.0  # a query that ran this long starts again with the first pause
 
 
 @dataclass
-class Held:
+class _Held:
     """A part in the hands of the runner."""
 
     query: Query
@@ -86,7 +86,7 @@ class Runner:
         )
         self._loaded: Loaded = load(spec["path"], self.spark)
         self._meter = Meter(self.spark)
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, _Held] = {}
         self._lock = threading.RLock()
         self.ending = threading.Event()
 
@@ -135,11 +135,11 @@ class Runner:
                 return self._rows(part, wanted, name)
 
             query = Query(part, self._ground, definition, lambda wanted: self._rows(part, wanted))
-            held = self._held[part.id] = Held(query, SetAside(query, until), begun_s=time.monotonic())
+            held = self._held[part.id] = _Held(query, SetAside(query, until), begun_s=time.monotonic())
             self._begin(held)
             return {"ok": True, "state": held.state}
 
-    def _begin(self, held: Held) -> None:
+    def _begin(self, held: _Held) -> None:
         try:
             held.query.start(self.spark, held.aside.wanted())
             held.state = "starting"
@@ -163,7 +163,7 @@ class Runner:
                 break
         return frames[until or part.steps[-1].name]
 
-    def _look(self, held: Held) -> None:
+    def _look(self, held: _Held) -> None:
         query = held.query
         if held.state == "waiting" and time.monotonic() >= held.again_s:
             self._begin(held)
@@ -187,7 +187,7 @@ class Runner:
             if time.monotonic() - held.begun_s > CALM_S:
                 held.failures = 0
 
-    def _failed(self, held: Held, failure: Failure) -> None:
+    def _failed(self, held: _Held, failure: Failure) -> None:
         held.failure = failure
         held.failures += 1
         if failure.blame == "record":
@@ -199,7 +199,7 @@ class Runner:
             held.again_s = time.monotonic() + PAUSES_S[min(held.failures, len(PAUSES_S)) - 1]
         held.begun_s = time.monotonic()
 
-    def _blamed(self, held: Held) -> None:
+    def _blamed(self, held: _Held) -> None:
         """Find the record that a part fails on; set it aside or stop, as the project says."""
         held.state = "searching"
         found = held.aside.find(self.spark)
@@ -236,7 +236,7 @@ class Runner:
         readings = self._meter.read({held.query.client: held.query.checkpoint for held in list(self._held.values())})
         return [self._told(held, readings[held.query.client]) for held in list(self._held.values())]
 
-    def _told(self, held: Held, reading: Any) -> dict[str, Any]:
+    def _told(self, held: _Held, reading: Any) -> dict[str, Any]:
         query, failure = held.query, held.failure
         output = query.output
         return {

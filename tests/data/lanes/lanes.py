@@ -3,13 +3,12 @@
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import LongType
 
 spark = SparkSession.active()
-BROKER = spark.conf.get("headwater.broker")
+BROKER = str(spark.conf.get("headwater.broker"))
 
 
-@F.udf(LongType())
+@F.udf("long", useArrow=False)
 def squared(number: int) -> int:
     """Square it in Python."""
     return number * number
