@@ -35,6 +35,7 @@ _TRAITS: dict[str, tuple[Trait, ...]] = {
     "MapInArrow": ("arrow",),
     "PythonMapInArrow": ("arrow",),
     "Generate": ("generate",),
+    "Expand": ("generate",),  # windows that overlap
     "EventTimeWatermark": ("watermark",),
     "UpdateEventTimeWatermarkColumn": ("watermark",),
 }

@@ -64,10 +64,18 @@ def read_channel(source: DataFrame, schema_json: str) -> DataFrame:
         ),
         MARK,
     )
+    columns = []
     for name, field in zip(names, schema.fields, strict=True):
+        column = F.col(name).alias(field.name)
         if _DELAY in field.metadata:
-            rows = rows.withWatermark(name, f"{field.metadata[_DELAY]} milliseconds")
-    return rows.select(*(F.col(name).alias(field.name) for name, field in zip(names, schema.fields, strict=True)))
+            time = name
+            if isinstance(field.dataType, StructType):  # a window; of its own, Spark would take no time but rubbish
+                time = f"{name}_time"
+                rows = rows.withColumn(time, F.col(name)["end"] - F.expr("INTERVAL 1 MICROSECOND"))
+                column = F.col(name).alias(field.name, metadata=field.metadata)
+            rows = rows.withWatermark(time, f"{field.metadata[_DELAY]} milliseconds")
+        columns.append(column)
+    return rows.select(*columns)
 
 
 def encode(rows: DataFrame, schema_json: str) -> DataFrame:

@@ -20,7 +20,7 @@ from headwater.bind import topics
 from headwater.bind.carry import MARK, carry
 from headwater.bind.channel import encode, with_headers
 from headwater.bind.headers import FROM, headers_of, parse_from
-from headwater.bind.replay import Written, gather, last_commit_ms, skip
+from headwater.bind.replay import Written, gather, last_commit_ms, skip, unread
 from headwater.bind.session import lane_settings
 from headwater.bind.sources import kafka_topics, keeps_order
 from headwater.model.project import Definition, LaneName
@@ -104,14 +104,17 @@ class Query:
         """Start it from its checkpoint; `wanted` leaves out records that are set aside."""
         self.attempts += 1
         self.checkpoint.mkdir(parents=True, exist_ok=True)
-        frame, marked = self.rows(wanted)
-        own = kafka_topics(frame, self.ground.broker) - {one.topic for one in self.part.inputs}
-        topics.ensure_topics(self.ground.broker, sorted(own))
         if self.output is not None:
             topics.ensure_topics(self.output[0], [self.output[1]])
+        written = self.written()
+        frame, marked = self.rows(wanted)
+        if written.reached and not self.part.is_stateful and self._is_ordered("micro-batch", frame):
+            frame, marked = self.rows(_both(wanted, unread(written, self.part.fans_out)))
+        own = kafka_topics(frame, self.ground.broker) - {one.topic for one in self.part.inputs}
+        topics.ensure_topics(self.ground.broker, sorted(own))
         if marked is None:
             self.note("its rows lose track of their records, so after a crash some may be written twice")
-        written = self.written() if marked is not None else Written()
+            written = Written()
         lanes: tuple[LaneName, ...] = (
             ("real-time", "micro-batch") if self.part.lane == "real-time" else ("micro-batch",)
         )
@@ -183,3 +186,7 @@ class Query:
         options["checkpointLocation"] = self.checkpoint.as_uri()
         mode = "update" if lane == "real-time" else self.part.mode
         return writer.options(**options).queryName(self.part.id).outputMode(mode).trigger(**trigger)
+
+
+def _both(one: Column | None, other: Column | None) -> Column | None:
+    return one if other is None else other if one is None else one & other

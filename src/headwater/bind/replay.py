@@ -3,7 +3,8 @@
 After a crash a fragment starts again from its last commit and makes rows anew that its output topic
 already holds. The records in that topic say in `hw-from` of which input record they were made, so the
 tail of the topic, from the last commit on, tells what to leave out. The rows are dropped after they were
-made, never before: an aggregate needs every record to have its state right.
+made, because an aggregate needs every record to have its state right; where there is no state, the records
+themselves are left unread (`unread`).
 
 Two ways, by how the rows come:
 - **in order** of their input (no state, or the real-time lane, and one partition to write to): what was
@@ -24,7 +25,7 @@ from pyspark.sql import functions as F
 from headwater.bind.carry import MARK
 from headwater.bind.headers import From
 
-__all__ = ["Written", "gather", "last_commit_ms", "skip"]
+__all__ = ["Written", "gather", "last_commit_ms", "skip", "unread"]
 
 SLACK_MS = 2_000  # a commit's file may be younger than records of the next batch
 Place = tuple[str, int]  # topic and partition of the fragment's input
@@ -65,6 +66,19 @@ def skip(marked: DataFrame, written: Written, in_order: bool) -> DataFrame:
     if not written.rows:
         return marked
     return _skip_ordered(marked, written) if in_order else _skip_set(marked, written)
+
+
+def unread(written: Written, fans_out: bool) -> Column | None:
+    """Return which records of the input still have rows to give, where there is no state and rows come in order.
+
+    Such records need not even be decoded again. None: all of them.
+    """
+    done = F.lit(False)
+    for (topic, partition), offset in written.reached.items():
+        last = offset - 1 if fans_out else offset  # of the last one some rows may be missing
+        at = (F.col("topic") == F.lit(topic)) & (F.col("partition") == F.lit(partition))
+        done = done | (at & (F.col("offset") <= F.lit(last)))
+    return ~done if written.reached else None
 
 
 def _mark(name: str) -> Column:

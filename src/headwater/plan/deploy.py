@@ -23,6 +23,8 @@ from headwater.plan.lanes import choose, emits, ends
 
 __all__ = ["Input", "Part", "Step", "deploy", "part_from", "part_object"]
 
+FAN_OUT = frozenset({"generate", "static-join"})  # traits of operators that may give several rows for a record
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -62,6 +64,7 @@ class Part:
     on_error: OnError
     delivery: Delivery
     in_rps: float  # records a second that it is expected to take in
+    fans_out: bool = False  # whether one record may become several rows
 
     @property
     def operators(self) -> tuple[str, ...]:
@@ -115,6 +118,7 @@ def deploy(project: Project, expanded: Expanded, placement: Mapping[str, str]) -
                 "quarantine" if any(one.on_error == "quarantine" for one in definitions) else "stop",
                 project.delivery,
                 in_rps,
+                any(not FAN_OUT.isdisjoint(one.traits) for one in definitions),
             )
         )
     return whole, tuple(parts)
