@@ -1,7 +1,7 @@
 """How do the figures get into the documentation?
 
-`python -m bench.page [FILE.json]` puts the figures of a run between the two marks in docs/benchmarks.md, so
-that they are never copied by hand.
+`python -m bench.page [FILE.json]` puts the figures of a run between the two marks of its benchmark in
+docs/benchmarks.md, so that they are never copied by hand: those of `bench.placement`, or those of `bench.lanes`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench import lanes_tables
 from bench.measure import ROOT
 from bench.sections import SECTIONS
 from bench.tables import LAYOUTS, Layout
@@ -19,7 +20,10 @@ from bench.tables import LAYOUTS, Layout
 __all__ = ["main", "markdown"]
 
 PAGE = ROOT / "docs" / "benchmarks.md"
-BEGIN, END = "<!-- figures: written by python -m bench.page -->", "<!-- end of figures -->"
+MARKS = {  # by benchmark: between which lines its figures go
+    "placement": ("<!-- figures: written by python -m bench.page -->", "<!-- end of figures -->"),
+    "lanes": ("<!-- lanes: written by python -m bench.page out/lanes.json -->", "<!-- end of lanes -->"),
+}
 
 
 def markdown(report: Mapping[str, Any]) -> str:
@@ -34,8 +38,15 @@ def markdown(report: Mapping[str, Any]) -> str:
     if report["sources_changed"]:
         lines += ["", "The sources changed during the run: the figures are of several versions."]
     for name, rows in report["sections"].items():
-        lines += ["", f"### {SECTIONS[name].title}", "", *_table(LAYOUTS[name], rows)]
+        title, layout = _shown(name)
+        lines += ["", f"### {title}", "", *_table(layout, rows)]
     return "\n".join(lines) + "\n"
+
+
+def _shown(section: str) -> tuple[str, Layout]:
+    if section in lanes_tables.LAYOUTS:
+        return lanes_tables.TITLES[section], lanes_tables.LAYOUTS[section]
+    return SECTIONS[section].title, LAYOUTS[section]
 
 
 def _table(layout: Layout, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -55,12 +66,13 @@ def main(arguments: Sequence[str]) -> int:
     """Write the page anew; return the exit code."""
     file = Path(arguments[0]) if arguments else ROOT / "out" / "placement.json"
     report = json.loads(file.read_text("utf-8"))
-    before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
+    begin, end = MARKS[report.get("benchmark", "placement")]
+    before, _, rest = PAGE.read_text("utf-8").partition(begin)
+    _, _, after = rest.partition(end)
     if not after:
         print(f"docs/{PAGE.name} lacks the marks between which figures go.", file=sys.stderr)
         return 2
-    PAGE.write_text(f"{before}{BEGIN}\n{markdown(report)}{END}{after}", "utf-8")
+    PAGE.write_text(f"{before}{begin}\n{markdown(report)}{end}{after}", "utf-8")
     return 0
 
 

@@ -22,7 +22,7 @@ from headwater.bind.channel import encode, with_headers
 from headwater.bind.headers import FROM, headers_of, parse_from
 from headwater.bind.replay import Written, gather, last_commit_ms, skip, unread
 from headwater.bind.session import lane_settings
-from headwater.bind.sources import kafka_topics, keeps_order
+from headwater.bind.sources import kafka_topics, keeps_order, reads_twice
 from headwater.model.project import Definition, LaneName
 from headwater.plan.deploy import Part
 
@@ -118,6 +118,9 @@ class Query:
         lanes: tuple[LaneName, ...] = (
             ("real-time", "micro-batch") if self.part.lane == "real-time" else ("micro-batch",)
         )
+        if lanes[0] == "real-time" and reads_twice(frame):  # Spark says so only when the query already runs
+            self.note("Spark refuses the real-time lane: it reads one stream twice")
+            lanes = ("micro-batch",)
         for lane in lanes:
             for key, value in lane_settings(lane).items():
                 spark.conf.set(key, value)

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from headwater.bind.channel import read_channel
 
-__all__ = ["channel_rows", "counted", "kafka_topics", "keeps_order", "union"]
+__all__ = ["channel_rows", "counted", "kafka_topics", "keeps_order", "reads_twice", "union"]
 
 READER = {
     "kafka.max.partition.fetch.bytes": "10485760",
@@ -81,6 +81,17 @@ def keeps_order(frame: DataFrame) -> bool:
         elif node.nodeName() == "CTERelationRef":
             read.append(f"WITH {node.cteId()}")
     return len(read) == len(set(read)) and ("*" not in read or len(read) == 1)
+
+
+def reads_twice(frame: DataFrame) -> bool:
+    """Return whether rows of one and the same stream come together again on two ways."""
+    read = []
+    for node in _nodes(frame._jdf.queryExecution().analyzed()):
+        if node.nodeName() == "StreamingRelationV2":
+            read.append(("stream", node.output().apply(0).exprId().id()))
+        elif node.nodeName() == "CTERelationRef":
+            read.append(("with", node.cteId()))
+    return len(read) != len(set(read))
 
 
 def _nodes(node: Any) -> Iterator[Any]:

@@ -86,6 +86,9 @@ def run(
         ),
     ] = None,
     broker: Brokers = None,
+    profile: Annotated[
+        str | None, typer.Option(metavar="FILE", help="What 'headwater profile' measured, instead of what is declared.")
+    ] = None,
     draw: Annotated[
         str | None, typer.Option(metavar="FILE", help="At the end, draw rates and latencies here: .svg or .png.")
     ] = None,
@@ -116,8 +119,42 @@ def run(
     if draw is not None:
         arguments.check_picture(draw)
     runs = load_core("headwater.serve.run")
-    options = runs.Options(project, sites, placement, search, seconds, state, brokers, draw)
+    options = runs.Options(project, sites, placement, search, seconds, state, brokers, draw, profile)
     raise typer.Exit(runs.run(options, Screen(json)))
+
+
+def profile(
+    project: ProjectPath,
+    sample: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE",
+            help="Records: a generator, .jsonl or .parquet; OPERATOR=FILE for one source. May be repeated.",
+        ),
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option(metavar="S", min=1, help="Listen to the sources themselves for S seconds.")
+    ] = None,
+    repeat: Annotated[int, typer.Option(metavar="N", min=1, max=50, help="Measure each operator so often.")] = 3,
+    out: Annotated[str | None, typer.Option(metavar="FILE", help="Where the profile goes.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")] = False,
+) -> None:
+    """Measure what each operator of a project costs, on real records.
+
+    Runs every operator alone and measures processor time per record, how
+    rates and sizes change, and state; repeats it and tells the spread. The
+    profile that it writes takes the place of what was declared:
+    headwater run PROJECT --profile FILE.
+
+    [bold]Example[/bold]
+
+    headwater profile examples/readings --sample examples/readings
+    """
+    from headwater.serve.output import Output
+    from headwater.serve.profile import profile as work
+    from headwater.serve.profiling import Wanted
+
+    raise typer.Exit(work(project, Wanted(tuple(sample or ()), seconds, repeat), out, Output(json)))
 
 
 def feed(
@@ -174,4 +211,5 @@ def add_commands(app: typer.Typer) -> None:
     """Take the commands into the command line."""
     app.command()(inspect)
     app.command()(run)
+    app.command()(profile)
     app.command()(feed)

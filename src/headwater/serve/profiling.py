@@ -1,8 +1,8 @@
 """How does a command come to know what a project costs?
 
 Lays the samples down and lets a process of its own measure (`serve.profile_main`): the project's code is the
-user's, and what is measured is that process and all below it. Its progress is passed on, and so is what the
-project prints.
+user's, and what is measured is that process and all below it. Its progress is passed on; what the project prints is
+not, for it may print at each of millions of records, but its last lines are told when there is no answer.
 
     HW1807  a number that makes no sense
     HW4703  the process that measures ended without an answer
@@ -45,7 +45,7 @@ NOISE = re.compile(
 )
 UNWANTED = frozenset(("SPARK_REMOTE", "PYSPARK_SUBMIT_ARGS"))  # variables that would make it another session
 
-Say = Callable[[str, float | None], None]
+Say = Callable[[str, float | None], None]  # what is done now, and how much of all is done
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +184,6 @@ def _run(spec: Path, say: Say) -> tuple[list[str], int]:
                     say(*json.loads(line.removeprefix(MARK)))
                 elif not NOISE.match(line):
                     last.append(line.rstrip("\n"))
-                    if sys.stderr is not None:
-                        sys.stderr.write(line)
         code = process.wait()
     finally:
         with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -29,6 +29,7 @@ from headwater.serve.draw_run import draw_run
 from headwater.serve.fleet import Fleet, Plan
 from headwater.serve.live import Screen
 from headwater.serve.prepare import Prepared, kept_placement, plan_object, prepare
+from headwater.serve.profile import with_profile
 from headwater.serve.progress import Teller, note
 from headwater.serve.reading import fetched_jars, made_archives, read
 
@@ -51,13 +52,14 @@ class Options:
     state: str | None  # None: a folder that is removed at the end
     brokers: Mapping[str, str]  # addresses of the user's own, by site
     picture: str | None = None  # where to draw how it went
+    profile: str | None = None  # what was measured, in place of what was declared
 
 
 def run(options: Options, screen: Screen) -> int:
     """Run the project until the time is over or the user ends it; return the exit code."""
     jars = fetched_jars()
     archives = made_archives(jars)
-    project = read(options.project, jars)
+    project = with_profile(read(options.project, jars), options.profile)
     with _state(options.state) as folder:
         deployment = folder / "deployment.json"
         prepared = prepare(

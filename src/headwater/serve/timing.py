@@ -20,7 +20,6 @@ MOST_ROWS, MOST_BYTES = 3_000_000, 4e9  # of one trial
 GROWTH = 16.0  # from one trial to the next, at most
 ENOUGH = 0.8  # of the time wanted
 TICK_S = 0.02  # what the system's clocks of processor time leave open
-LEAST_SPREAD = 0.1  # relative; from one start of the JVM to the next, its compiler decides otherwise
 
 
 class Trial(NamedTuple):
@@ -53,6 +52,9 @@ class Timing:
 def timed(run: Callable[[int, int], Trial], total: int, mean_bytes: float, least_s: float, repeat: int) -> Timing:
     """Return what an operator costs for a row.
 
+    A query with an operator costs more than one without it before the first row comes: it is planned, compiled, and
+    keeps state. So each trial is compared with one of a single row, and what is left is the rows' own.
+
     Args:
         run: Makes a trial of about so many rows; is told the number of the repetition, 0 for what does not count.
         total: Rows that there are; more are the same ones again.
@@ -61,21 +63,29 @@ def timed(run: Callable[[int, int], Trial], total: int, mean_bytes: float, least
             long by itself, more rows would only take longer.
         repeat: Trials that count.
     """
-    most = max(1, int(min(MOST_ROWS, MOST_BYTES / max(1.0, mean_bytes))))
-    count, is_warm, fixed_s = min(total, FIRST_ROWS, most), False, math.inf
+    run(1, 0)
+    idle = run(1, 0)
+    count = _enough(run, idle, max(2, total), mean_bytes, least_s)
+    idles, trials = [], []
+    for i in range(repeat):
+        idles.append(run(1, i + 1))
+        trials.append(run(count, i + 1))
+    fixed = [each.added_s for each in idles]
+    more = max(1, trials[0].rows - idle.rows)
+    works = [(each.added_s - statistics.median(fixed)) / more for each in trials]
+    middle = statistics.median(works)
+    spread = max(works) - min(works) + (TICK_S + (max(fixed) - min(fixed)) / 2) / more
+    return Timing(max(0.0, middle), spread, trials[0].rows)
+
+
+def _enough(run: Callable[[int, int], Trial], idle: Trial, total: int, mean_bytes: float, least_s: float) -> int:
+    """Return how many rows it takes; whoever says so twice is believed, for the first time may be a cold start."""
+    most = max(2, int(min(MOST_ROWS, MOST_BYTES / max(1.0, mean_bytes))))
+    count, is_warm = min(total, FIRST_ROWS, most), False
     while True:
         trial = run(count, 0)
-        fixed_s = min(fixed_s, trial.without_s)  # what a query costs before its first row
-        takes_s = max(trial.added_s, trial.without_s - fixed_s, 1e-3)
-        is_enough = takes_s >= ENOUGH * least_s or count >= most
-        if is_enough and is_warm:
-            break
-        growth = min(GROWTH, max(1.0, least_s / takes_s))
-        count = min(most, math.ceil(count * growth))
+        takes_s = max(trial.added_s - idle.added_s, trial.without_s - idle.without_s, 1e-3)
+        if is_warm and (takes_s >= ENOUGH * least_s or count >= most):
+            return count
+        count = min(most, math.ceil(count * min(GROWTH, max(1.0, least_s / takes_s))))
         is_warm = True
-    trials = [run(count, i + 1) for i in range(repeat)]
-    rows = trials[0].rows
-    works = [trial.added_s / trial.rows for trial in trials]
-    middle = statistics.median(works)
-    spread = max(works) - min(works) + TICK_S / rows
-    return Timing(max(0.0, middle), max(spread, LEAST_SPREAD * middle), rows)
