@@ -65,21 +65,22 @@ def test_json_has_every_field_of_a_part() -> None:
 def test_one_fragment_reads_its_source_itself_and_writes_to_the_users_sink() -> None:
     assert parts(project(SOURCE, one("warm", "taxis"), sink("out", "warm")), pi_1="taxis warm out") == {
         "out": Part(
-            "out",
-            "pi-1",
-            (Step("taxis", "taxis", ()), Step("warm", "warm", ("taxis",)), Step("out", "out", ("warm",))),
-            (),
-            "sink",
-            None,
-            "pi-1",
-            "hw.city.out.quarantine",
-            "real-time",
-            "update",
-            False,
-            "built-in functions at 100 records/s",
-            "stop",
-            "exactly-once",
-            100.0,
+            id="out",
+            site="pi-1",
+            steps=(Step("taxis", "taxis", ()), Step("warm", "warm", ("taxis",)), Step("out", "out", ("warm",))),
+            inputs=(),
+            output="sink",
+            topic=None,
+            broker="pi-1",
+            quarantine="hw.city.out.quarantine",
+            lane="real-time",
+            mode="update",
+            is_stateful=False,
+            fans_out=False,
+            because="built-in functions at 100 records/s",
+            on_error="stop",
+            delivery="exactly-once",
+            in_rps=100.0,
         )
     }
 
@@ -97,7 +98,8 @@ def test_a_stream_with_readers_on_two_sites_is_written_once_at_home_and_read_onc
     found = parts(whole, pi_1="taxis", pi_2="out2")
     assert (found["taxis"].broker, found["taxis"].topic) == ("pi-1", "hw.city.taxis")
     wanted = Input("taxis", "taxis", "hw.city.taxis", "pi-1")
-    assert wanted in found["out2"].inputs
+    assert found["out2"].inputs == (wanted,)
+    assert found["taxis"].inputs == ()
     for part in found.values():
         assert len({each.operator for each in part.inputs}) == len(part.inputs)
 
@@ -130,6 +132,11 @@ def test_the_rate_of_a_part_decides_its_lane() -> None:
     assert parts(whole, pi_1="taxis slow")["out"].lane == "real-time"
 
 
+def test_the_rate_of_a_part_is_that_of_its_busiest_operator() -> None:
+    whole = project(SOURCE, one("trams"), one("both", "taxis trams"), sink("out", "both"))
+    assert [part.in_rps for part in parts(whole).values()] == [200.0]
+
+
 def test_one_operator_with_quarantine_makes_it_that_of_its_part_and_of_no_other() -> None:
     whole = project(SOURCE, one("warm", "taxis", on_error="quarantine"), one("hot", "warm"), sink("out", "hot"))
     found = parts(whole, pi_1="taxis warm hot")
@@ -157,10 +164,11 @@ def test_a_stateful_operator_that_state_reads_is_written_to_a_topic_even_at_home
 @pytest.mark.parametrize("pipeline", ["city", "city.hot", "city_hot", "p" * 200])
 def test_kafka_takes_all_topics_of_a_project_beside_each_other(name: str, pipeline: str) -> None:
     """It refuses names over 249 characters, other signs, and two names that differ only in '.' and '_'."""
-    whole = project(
-        SOURCE, one("hot", "taxis"), one(f"{name}2", "hot"), one(name + "_quarantine", "hot"), name=pipeline
-    )
-    found = parts(whole, pi_1="taxis hot").values()
+    other = f"{name}_quarantine"
+    ending = replace(sink("out", "x"), reads=(other,))
+    whole = project(SOURCE, one("hot", "taxis"), one(f"{name}2", "hot"), one(other, "hot"), ending, name=pipeline)
+    instances = expanded(whole)
+    found = deploy(whole, instances, dict.fromkeys(instances.instances, "pi-1") | {"out": "dc"})[1]
     topics = [topic for part in found for topic in (part.topic, part.quarantine) if topic is not None]
     for topic in topics:
         assert len(topic) <= 249

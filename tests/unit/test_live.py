@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -88,21 +91,31 @@ def test_as_json_each_event_is_one_line_and_nothing_else_is_printed(capsys: pyte
     assert all(line.isascii() for line in lines)
 
 
-def test_lines_of_many_threads_do_not_mix(capsys: pytest.CaptureFixture[str]) -> None:
+class Slow(io.StringIO):
+    """Takes its time for every text, so that threads that do not wait for each other are seen."""
+
+    def write(self, text: str) -> int:
+        for sign in text[:3]:
+            super().write(sign)
+            time.sleep(0.0005)
+        return super().write(text[3:])
+
+
+def test_lines_of_many_threads_do_not_mix(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", written := Slow())
     screen = Screen(as_json=True)
 
     def tell() -> None:
-        for _ in range(50):
-            screen.tell("warning", {"text": "x" * 2000})
+        for _ in range(10):
+            screen.tell("warning", {"text": "x" * 200})
 
     threads = [threading.Thread(target=tell) for _ in range(8)]
     for each in threads:
         each.start()
     for each in threads:
         each.join()
-    lines = shown(capsys)
-    assert len(lines) == 400
-    assert {json.loads(line)["text"] for line in lines} == {"x" * 2000}
+    lines = written.getvalue().splitlines()
+    assert [json.loads(line) for line in lines] == [{"event": "warning", "text": "x" * 200}] * 80
 
 
 def test_without_a_terminal_a_table_has_a_line_for_each_fragment(capsys: pytest.CaptureFixture[str]) -> None:

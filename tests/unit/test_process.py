@@ -74,8 +74,8 @@ def make(tmp_path: Path) -> Iterator[Make]:
     folder = tmp_path / "the site"
     package = folder / "headwater" / "serve"
     package.mkdir(parents=True)
-    for each in (package.parent / "__init__.py", package / "__init__.py"):
-        each.touch()
+    for file in (package.parent / "__init__.py", package / "__init__.py"):
+        file.touch()
     (package / "runner.py").write_text(STAND_IN)
     made: list[RunnerProcess] = []
 
@@ -197,7 +197,7 @@ def test_what_a_crashed_run_left_is_ended_also_when_its_first_process_is_gone(ma
     assert alive(before) == []
 
 
-@pytest.mark.parametrize("text", ["", "x", "0", "-1", "99999999999999999999"])
+@pytest.mark.parametrize("text", ["", "x", "-7", "99999999999999999999"])
 def test_a_pid_file_that_makes_no_sense_does_no_harm(make: Make, text: str) -> None:
     runner = make()
     (runner.spec.folder / "runner.pid").write_text(text)

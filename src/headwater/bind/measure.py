@@ -29,7 +29,7 @@ from pyspark.sql.avro.functions import to_avro
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
-__all__ = ["Bench", "Busy", "Rows", "busy", "others_share", "used_s"]
+__all__ = ["Bench", "Busy", "Rows", "Used", "busy", "others_share", "used_s"]
 
 SETTINGS = {
     "spark.sql.streaming.numRecentProgressUpdates": "100000",
@@ -40,6 +40,7 @@ BATCH = "spark.sql.parquet.columnarReaderBatchSize"
 BATCH_BYTES = 16_000_000  # of rows that are read from a file at once
 BATCH_ROWS = 4_096
 FILE_ROWS, FILE_BYTES = 100_000, 48_000_000  # of one file, at most
+TRIES = 5  # of a query in which a process was started or ended
 _LAP = "hw-lap"  # a column, for a moment
 _DELAY = "spark.watermarkDelayMs"  # where Spark keeps a column's watermark in its schema
 
@@ -177,10 +178,14 @@ class Bench:
     def cost_s(self, frame: DataFrame, mode: str) -> float:
         """Return the processor seconds of a query whose rows go nowhere."""
         jvm: Any = self._spark._jvm
-        jvm.System.gc()  # what earlier queries left behind is not this one's
-        before = used_s()
-        self._started(frame.writeStream.format("noop"), mode)
-        return _between_s(before, used_s())
+        for _ in range(TRIES):
+            jvm.System.gc()  # what earlier queries left behind is not this one's
+            before = used_s()
+            self._started(frame.writeStream.format("noop"), mode)
+            after = used_s()
+            if after.processes.keys() == before.processes.keys():
+                break  # else the start of a Python process was measured too, or one has taken its time with it
+        return _between_s(before, after)
 
     def _started(self, writer: Any, mode: str) -> StreamingQuery:
         checkpoint = self.folder("checkpoint")
@@ -194,22 +199,26 @@ class Bench:
         return running
 
 
-Used = tuple[float, dict[int, float]]  # seconds of all, of compilers by thread
+class Used(NamedTuple):
+    """Processor seconds so far."""
+
+    processes: Mapping[int, float]  # of each process below this one
+    compilers: Mapping[int, float]  # of each of the JVM's compiler threads
 
 
 def used_s() -> Used:
     """Return the processor seconds of all processes below this one, and those of the JVM's compilers."""
-    whole, compilers = 0.0, {}
+    processes, compilers = {}, {}
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error, OSError):
             times = process.cpu_times()
-            whole += times.user + times.system + times.children_user + times.children_system
+            processes[process.pid] = times.user + times.system
             for thread in process.threads():
                 with contextlib.suppress(OSError):
                     named = Path(f"/proc/{process.pid}/task/{thread.id}/comm").read_text("utf-8")
                     if "CompilerThre" in named:
                         compilers[thread.id] = thread.user_time + thread.system_time
-    return whole, compilers
+    return Used(processes, compilers)
 
 
 class Busy(NamedTuple):
@@ -225,7 +234,7 @@ def busy() -> Busy:
     times = psutil.cpu_times()
     free_s = times.idle + getattr(times, "iowait", 0.0)
     own = psutil.Process().cpu_times()
-    return Busy(sum(times[:8]), sum(times[:8]) - free_s, used_s()[0] + own.user + own.system)
+    return Busy(sum(times[:8]), sum(times[:8]) - free_s, sum(used_s().processes.values()) + own.user + own.system)
 
 
 def others_share(before: Busy, after: Busy) -> float:
@@ -236,8 +245,9 @@ def others_share(before: Busy, after: Busy) -> float:
 
 
 def _between_s(before: Used, after: Used) -> float:
-    compiled = sum(used - before[1].get(thread, 0.0) for thread, used in after[1].items())
-    return after[0] - before[0] - compiled
+    """Return what was used meanwhile by the processes that are still there, without compilers."""
+    whole = sum(used - before.processes.get(process, 0.0) for process, used in after.processes.items())
+    return whole - sum(used - before.compilers.get(thread, 0.0) for thread, used in after.compilers.items())
 
 
 def _schema(rows: Rows) -> StructType:

@@ -37,10 +37,10 @@ def source_hash(path: str) -> int:
     """Return the hash by which Spark names the consumers of a source: that of a Java string.
 
     >>> source_hash("file:/tmp/checkpoint/sources/0")
-    1461205480
+    -2090736517
     """
     value = 0
-    for unit in path.encode("utf-16-be")[1::2] if path.isascii() else _units(path):
+    for unit in _units(path):
         value = (31 * value + unit) & 0xFFFFFFFF
     return value - (1 << 32) if value >= 1 << 31 else value
 

@@ -191,7 +191,7 @@ class RunnerProcess:
         """
         with contextlib.suppress(OSError, ValueError):
             pid = int(self._pid_file.read_text("ascii"))
-            if any(self._is_mine(one) for one in _session(pid)):
+            if pid > 1 and any(self._is_mine(one) for one in _session(pid)):
                 _end_session(pid)
 
     def _is_mine(self, one: psutil.Process) -> bool:
