@@ -144,7 +144,9 @@ def test_a_kill_loses_nothing_that_was_acknowledged_and_the_next_start_goes_on(b
         broker.start()
         broker.wait_ready(READY_S)
         assert broker.address == before
-    assert values(broker.address, "killed") == numbers(2000)
+    end_s = time.monotonic() + READY_S
+    while values(broker.address, "killed") != numbers(2000):  # a broker that came back shows the end a moment later
+        assert time.monotonic() < end_s, "records are lost"
 
 
 def test_two_brokers_at_once_know_nothing_of_each_other_and_other_ports_do_no_harm(

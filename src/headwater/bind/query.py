@@ -6,6 +6,7 @@ out, and stops it. When and how often it is started is decided by whoever holds 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +32,7 @@ __all__ = ["Ground", "Query"]
 BATCH = "60 seconds"  # of the real-time lane: its end is a stall, and its length bounds a replay
 QUICK_PACE, CALM_PACE = "100 milliseconds", "1 second"  # between two micro-batches
 OUTAGE_MS = 600_000  # how long a broker may be away before a query fails and is started again
+STEADY_S, MOST_LOOKS = 0.5, 60  # between two looks at the end of a topic that was just taken up again
 _REFUSED = "REAL_TIME_MODE"  # in the names of Spark's errors about what the real-time lane cannot do
 _WRITER = {
     "kafka.linger.ms": "0",
@@ -157,6 +159,8 @@ class Query:
         """Return which rows its output holds since its last commit."""
         if self.output is None or self.part.delivery == "at-least-once":
             return Written()
+        if any((self.checkpoint / "sources").glob("*")):  # it ran before
+            _wait_steady(*self.output)
         tail = topics.tail(*self.output, last_commit_ms(self.checkpoint))
         marks = (headers_of(one).get(FROM) for one in tail)
         return gather(parse_from(mark) for mark in marks if mark is not None)
@@ -189,6 +193,17 @@ class Query:
         options["checkpointLocation"] = self.checkpoint.as_uri()
         mode = "update" if lane == "real-time" else self.part.mode
         return writer.options(**options).queryName(self.part.id).outputMode(mode).trigger(**trigger)
+
+
+def _wait_steady(address: str, topic: str) -> None:
+    """Wait until a topic's end stands still: a broker that came back a moment ago may show only a part of it."""
+    before = None
+    for _ in range(MOST_LOOKS):
+        found = topics.end_offsets(address, [topic])
+        if found == before:
+            return
+        before = found
+        time.sleep(STEADY_S)
 
 
 def _both(one: Column | None, other: Column | None) -> Column | None:
