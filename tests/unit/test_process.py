@@ -80,7 +80,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
     made: list[RunnerProcess] = []
 
     def one(path: str = "works") -> RunnerProcess:
-        made.append(RunnerProcess(RunnerSpec("pi-1", folder, path, folder / "p.json", [], {"pi-1": "a:1"}, 4)))
+        made.append(RunnerProcess(RunnerSpec("pi-1", folder, path, folder / "p.json", [], {"pi-1": "a:1"}, 4, 10.0)))
         return made[-1]
 
     yield one

@@ -3,7 +3,8 @@
 Much of what a starting JVM does is to read and check thousands of classes. Java can keep them ready in an
 archive (class data sharing): one for Spark with all that our queries touch, one for the broker. They are
 made once for each version of Java, Spark and the jars, by running both for a moment. Without an archive
-everything works, only slower; a JVM that it does not fit leaves it aside.
+everything works, only slower; a JVM that it does not fit leaves it aside. Beside them lies what Kafka's own
+tool prepares the folder of a new broker with: copied, it saves one more JVM for each broker.
 """
 
 from __future__ import annotations
@@ -19,34 +20,41 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 
 from headwater.bind.jars import Jars, jars_folder
 from headwater.bind.java import java
-from headwater.bind.kafka import KafkaBroker
+from headwater.bind.kafka import BOOTSTRAP, KafkaBroker
 from headwater.errors import BindError
 
 __all__ = ["are_made", "ensure"]
 
 PATIENCE_S = 300.0
-NAMES = ("spark", "kafka")
+FILES = {
+    "spark": "spark.jsa",
+    "kafka": "kafka.jsa",
+    "bootstrap": BOOTSTRAP,  # no classes: what Kafka's own tool prepares a broker's folder with, in a JVM of its own
+}
 
 
-def _archive_file(name: str) -> Path:
-    """Return where an archive lies, or would lie."""
+@lru_cache(1)
+def _folder() -> Path:
+    """Return where the archives for this Java, Spark and these jars lie, or would lie."""
     said = subprocess.run([java(), "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
-    what = (said, version("pyspark"), jars_folder().name, platform.machine(), _WARM_UP.read_text("utf-8"))
+    release = "\n".join(line for line in said.splitlines() if not line.startswith("Picked up"))  # from the environment
+    what = (release, version("pyspark"), jars_folder().name, platform.machine(), _WARM_UP.read_text("utf-8"))
     digest = hashlib.sha256("\n".join(what).encode()).hexdigest()[:16]
-    return jars_folder().parent / f"classes-{digest}" / f"{name}.jsa"
+    return jars_folder().parent / f"classes-{digest}"
 
 
 _WARM_UP = Path(__file__).with_name("warm_up.py")
 
 
 def are_made() -> bool:
-    """Return whether both archives are there."""
-    return all(_archive_file(name).exists() for name in NAMES)
+    """Return whether all of them are there."""
+    return all(_folder().joinpath(file).exists() for file in FILES.values())
 
 
 def ensure(jars: Jars, say: Callable[[str], None]) -> dict[str, Path]:
@@ -54,15 +62,15 @@ def ensure(jars: Jars, say: Callable[[str], None]) -> dict[str, Path]:
 
     A machine that cannot make them goes without: then nothing is returned for their names.
     """
-    files = {name: _archive_file(name) for name in NAMES}
-    if all(file.exists() for file in files.values()):
+    folder = _folder()
+    files = {name: folder / file for name, file in FILES.items()}
+    if are_made():
         return files
-    folder = files["spark"].parent
     with contextlib.suppress(OSError, BindError, subprocess.SubprocessError):
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be making them
-            if not all(file.exists() for file in files.values()):
+            if not are_made():
                 say("preparing Java's classes, once")
                 _make(jars, folder)
     return {name: file for name, file in files.items() if file.exists()}
@@ -70,7 +78,7 @@ def ensure(jars: Jars, say: Callable[[str], None]) -> dict[str, Path]:
 
 def _make(jars: Jars, folder: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="headwater-classes-", dir=folder) as work:
-        made = {name: Path(work, f"{name}.jsa") for name in NAMES}
+        made = {name: Path(work, file) for name, file in FILES.items()}
         broker = KafkaBroker("warm-up", Path(work, "broker"), jars, flags=[f"-XX:ArchiveClassesAtExit={made['kafka']}"])
         try:
             broker.start()
@@ -89,9 +97,11 @@ def _make(jars: Jars, folder: Path) -> None:
                 )
         finally:
             broker.stop(60.0)  # it writes its archive now
+            with contextlib.suppress(OSError):
+                shutil.copyfile(Path(work, "broker", "data", BOOTSTRAP), made["bootstrap"])
             if os.environ.get("HEADWATER_DEBUG") == "1":
                 with contextlib.suppress(OSError):
                     shutil.copy(Path(work, "log"), folder / "log")
-        for name, file in made.items():
+        for file in made.values():
             if file.exists():
-                file.replace(folder / f"{name}.jsa")
+                file.replace(folder / file.name)

@@ -41,6 +41,7 @@ class RunnerSpec:
     jars: Sequence[Path]
     brokers: Mapping[str, str]  # addresses by site
     threads: int
+    rate_rps: float  # that all its parts together are expected to take in
     heap_mb: int = 512
     flags: Sequence[str] = ()  # more options of Java
 
@@ -87,6 +88,7 @@ class RunnerProcess:
             "jars": [str(one) for one in self.spec.jars],
             "brokers": dict(self.spec.brokers),
             "threads": self.spec.threads,
+            "rate_rps": self.spec.rate_rps,
             "heap_mb": self.spec.heap_mb,
             "flags": list(self.spec.flags),
             "token": str(token_file),

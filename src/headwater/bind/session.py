@@ -7,6 +7,7 @@ queries take ten to a hundred times as long.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -60,9 +61,13 @@ _PYTHON_IN_BATCHES = {
 }
 # What Kafka's beans are read by: they tell how far each query has come.
 _OPEN_BEANS = "--add-opens=java.management/com.sun.jmx.mbeanserver=ALL-UNNAMED"
+# Below this many records a second Java's first compiler alone serves better: a start takes a third less
+# processor, and no second compiler competes with the queries. Above, what the second one makes of hot code pays.
+CALM_RPS = 1_000.0
+_CALM = "-XX:TieredStopAtLevel=1"
 # The second compiler waits until code is really hot: else it takes as much processor as all the rest of a start.
-_LEAN = (
-    "-XX:+UseSerialGC -XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
+_BUSY = (
+    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
 HEAP_MB = 512  # Spark refuses less than 450
@@ -81,6 +86,7 @@ def start_session(
     configuration: Mapping[str, str],
     heap_mb: int = HEAP_MB,
     flags: Sequence[str] = (),
+    rate_rps: float = math.inf,
 ) -> SparkSession:
     """Return a quiet session on this machine with our settings; those given come on top.
 
@@ -92,6 +98,7 @@ def start_session(
         configuration: The project's settings, and the site's.
         heap_mb: Memory of the JVM's heap.
         flags: More options of Java.
+        rate_rps: Records a second that all its queries together are expected to take in.
     """
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -102,7 +109,9 @@ def start_session(
         "spark.master": f"local[{threads}]",
         "spark.app.name": name,
         "spark.driver.memory": f"{heap_mb}m",
-        "spark.driver.extraJavaOptions": " ".join((_OPEN_BEANS, _LEAN, *flags)),
+        "spark.driver.extraJavaOptions": " ".join(
+            (_OPEN_BEANS, "-XX:+UseSerialGC", _CALM if rate_rps <= CALM_RPS else _BUSY, *flags)
+        ),
         "spark.driver.extraClassPath": os.pathsep.join(map(str, jars)),
         "spark.local.dir": str(folder / "scratch"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),

@@ -104,7 +104,9 @@ class Fleet:
                 self._brokers[site] = ExternalBroker(site, plan.addresses[site])
             else:
                 folder = plan.folder / "sites" / safe(site) / "broker"
-                self._brokers[site] = KafkaBroker(site, folder, jars, flags=_shared(archives.get("kafka")))
+                self._brokers[site] = KafkaBroker(
+                    site, folder, jars, flags=_shared(archives.get("kafka")), bootstrap=archives.get("bootstrap")
+                )
         self.addresses: dict[str, str] = {}
         self._jars = jars
         self._archives = archives
@@ -157,6 +159,7 @@ class Fleet:
             self._jars.spark,
             self.addresses,
             threads,
+            sum(part.in_rps for part in mine),
             flags=_shared(self._archives.get("spark")),
         )
 

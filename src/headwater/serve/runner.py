@@ -83,6 +83,7 @@ class Runner:
             {**self._project.configuration, **own},
             int(spec["heap_mb"]),
             spec["flags"],
+            float(spec["rate_rps"]),
         )
         self._loaded: Loaded = load(spec["path"], self.spark)
         self._meter = Meter(self.spark)
