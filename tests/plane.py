@@ -71,7 +71,9 @@ class Plane:
 
     def ready(self) -> dict[str, Any]:
         """Wait until every query runs."""
-        return self.wait(lambda event: event["event"] == "ready", READY_S)
+        found = self.wait(lambda event: event.get("event") == "ready" or "error" in event, READY_S)
+        assert found.get("event") == "ready", found
+        return found
 
     @property
     def brokers(self) -> dict[str, str]:

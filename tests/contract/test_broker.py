@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
 from headwater.bind.jars import Jars, ensure
-from headwater.bind.kafka import ExternalBroker, KafkaBroker
+from headwater.bind.kafka import BOOTSTRAP, ExternalBroker, KafkaBroker
 from headwater.bind.topics import client_settings, end_offsets, ensure_topics, remove_topics, tail
 from headwater.errors import BindError
 
@@ -97,6 +97,21 @@ def test_what_is_written_is_read_in_order(broker: KafkaBroker) -> None:
     produce(broker.address, "order", numbers(500))
     assert values(broker.address, "order") == numbers(500)
     assert end_offsets(broker.address, ["order"]) == {("order", 0): 500}
+
+
+def test_a_folder_may_be_prepared_with_what_kafka_wrote_for_another(make: Make, tmp_path: Path) -> None:
+    first = make(tmp_path / "first")
+    first.start()
+    first.kill()
+    other = make(tmp_path / "other", bootstrap=tmp_path / "first" / "data" / BOOTSTRAP)
+    other.start()
+    other.wait_ready(READY_S)
+    ensure_topics(other.address, ["fresh"])
+    produce(other.address, "fresh", numbers(20))
+    other.kill()
+    other.start()
+    other.wait_ready(READY_S)
+    assert values(other.address, "fresh") == numbers(20)
 
 
 def test_a_topic_may_be_fed_before_anyone_asked_for_it(broker: KafkaBroker) -> None:

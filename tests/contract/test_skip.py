@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Message, Producer
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
@@ -215,6 +216,22 @@ def test_a_stream_that_is_read_twice_goes_by_micro_batch_and_the_user_is_told(de
     assert len(finished(desk, made, topic)) == 4 * COUNT
     assert made.lane == "micro-batch"
     assert made.notes == ["Spark refuses the real-time lane: it reads one stream twice"]
+
+
+def test_what_spark_refuses_only_when_it_runs_goes_by_micro_batch_from_the_next_start_on(
+    desk: Streams, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headwater.bind.query.reads_twice", lambda _: False)
+    topic = desk.topic()
+    made = query(desk, "read twice", topic, "real-time", tmp_path)
+    made.start(desk.spark)
+    assert made.running is not None
+    with pytest.raises(StreamingQueryException) as caught:
+        made.running.awaitTermination(60)
+    assert made.refuses(caught.value)
+    assert len(finished(desk, made, topic)) == 4 * COUNT
+    assert made.lane == "micro-batch"
+    assert "refuses the real-time lane" in made.notes[0]
 
 
 def number(file: Path) -> int:

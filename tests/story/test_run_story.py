@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import subprocess
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,15 +34,16 @@ def number(number: int) -> Record:
 class Load:
     """Feeds numbers until it is told to stop; knows how many."""
 
-    def __init__(self, run: Plane, start: int = 0) -> None:
-        self.count = start
+    def __init__(self, run: Plane, make: Callable[[int], Record] = number) -> None:
+        self.count = 0
+        self._make = make
         self._stop = threading.Event()
         self._thread = threading.Thread(target=lambda: run.feed("pi", self._records(), RATE_RPS))
         self._thread.start()
 
     def _records(self) -> Iterator[Record]:
         while not self._stop.is_set():
-            yield number(self.count)
+            yield self._make(self.count)
             self.count += 1
 
     def stop(self) -> int:
@@ -170,6 +172,54 @@ def test_a_topic_deleted_underneath_stops_its_reader_and_no_other(risky: Path, t
         others = {one["id"]: one["state"] for one in run.latest()["fragments"] if one["id"] != "parsed"}
         assert set(others.values()) == {"running"}
         run.end()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A folder that is a disk of its own, with little room."""
+    folder = tmp_path / "state" / "sites" / "dc"
+    folder.mkdir(parents=True)
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96m", "none", str(folder)], check=False)
+    if done.returncode != 0:
+        pytest.skip("a disk of its own needs root")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def fill(disk: Path) -> Path:
+    """Leave no room on a disk."""
+    ballast = disk / "ballast"
+    with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+    return ballast
+
+
+def test_a_full_disk_stops_its_site_until_there_is_room_and_nothing_is_lost(
+    risky: Path, tmp_path: Path, small_disk: Path
+) -> None:
+    options = ("--placement", str(risky / "two.yaml"))
+    with plane(risky, risky / "sites.yaml", tmp_path / "state", *options) as run:
+        run.ready()
+        load = Load(run, make=lambda number: ("numbers", None, str(number * 100).encode()))
+        try:
+            run.wait(lambda event: event["event"] == "progress" and is_past(event, "all", 100), 60.0)
+            ballast = fill(small_disk)
+            before = len(run.events)
+            run.wait(lambda event: event["event"] == "warning" and event["site"] == "dc", 120.0, before)
+            states = {one["id"]: one["state"] for one in run.latest()["fragments"]}
+            assert states["parsed"] == "running", "the other site goes on"
+            ballast.unlink()
+        finally:
+            count = load.stop()
+        for topic in ("good", "all"):
+            found = [int(one.value() or b"") for one in run.settle("dc", topic, count, 180.0)]
+            assert found == [one * 100 for one in range(count)], "lost, doubled or out of order"
+        run.end()
+
+
+def is_past(progress: dict[str, Any], fragment: str, count: int) -> bool:
+    return any(one["id"] == fragment and one["out_total"] >= count for one in progress["fragments"])
 
 
 def test_records_of_another_schema_stop_the_reader_and_stay(risky: Path, tmp_path: Path) -> None:

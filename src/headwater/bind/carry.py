@@ -26,6 +26,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType, _parse_datatype_json_string
 
+from headwater.bind.session import java_class
+
 __all__ = ["MARK", "carry", "mark_of_record"]
 
 MARK = "__headwater"  # the name of the column that holds the mark
@@ -110,7 +112,6 @@ class _Walk:
         self._spark = spark
         self._site = site
         self._wanted = wanted
-        self._jvm: Any = spark._jvm
 
     def carried(self, node: Any) -> _Plan | None:
         """Return the plan with the mark in its output, or None."""
@@ -131,21 +132,21 @@ class _Walk:
         )
 
     def frame(self, plan: Any) -> DataFrame:
-        dataset = self._jvm.org.apache.spark.sql.classic.Dataset.ofRows(self._spark._jsparkSession, plan)
+        dataset = self._class("org.apache.spark.sql.classic.Dataset").ofRows(self._spark._jsparkSession, plan)
         return DataFrame(dataset, self._spark)
 
     def make(self, name: str, *arguments: Any) -> Any:
         """Call a JVM constructor."""
-        found = self._jvm
-        for part in name.split("."):
-            found = getattr(found, part)
-        return found(*arguments)
+        return self._class(name)(*arguments)
+
+    def _class(self, name: str) -> Any:
+        return java_class(self._spark, name)
 
     def listed(self, sequence: Any) -> list[Any]:
         return [sequence.apply(i) for i in range(sequence.size())]
 
     def sequence(self, items: list[Any]) -> Any:
-        return self._jvm.PythonUtils.toSeq(items)
+        return self._class("org.apache.spark.api.python.PythonUtils").toSeq(items)
 
     def _mark_in(self, node: Any) -> Any | None:
         return next((one for one in self.listed(node.output()) if one.name() == MARK), None)
@@ -296,19 +297,19 @@ class _Walk:
         )
 
     def _attribute(self, name: str) -> Any:
-        types = self._jvm.org.apache.spark.sql.types
+        types = "org.apache.spark.sql.types"
         return self.make(
             f"{_EXPRESSIONS}.AttributeReference",
             name,
-            types.DataTypes.IntegerType,
+            self._class(f"{types}.DataTypes").IntegerType,
             True,
-            types.Metadata.empty(),
+            self._class(f"{types}.Metadata").empty(),
             self._new_id(),
             self.sequence([]),
         )
 
     def _new_id(self) -> Any:
-        return self._jvm.org.apache.spark.sql.catalyst.expressions.NamedExpression.newExprId()
+        return self._class(f"{_EXPRESSIONS}.NamedExpression").newExprId()
 
     def _nothing(self) -> Any:
-        return self._jvm.scala.Option.empty()
+        return self._class("scala.Option").empty()

@@ -20,6 +20,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructFi
 
 from headwater.bind.carry import MARK, mark_of_record
 from headwater.bind.headers import CREATED, FROM, ORIGIN, SCHEMA
+from headwater.bind.session import java_class
 
 __all__ = ["encode", "read_channel", "schema_id", "with_headers"]
 
@@ -154,12 +155,10 @@ def _nullable(spark: SparkSession, schema_json: str) -> StructType:
 
 def _avro(spark: SparkSession, schema: StructType) -> str:
     """Return the Avro schema of the rows."""
-    assert spark._jvm is not None
-    converters = spark._jvm.org.apache.spark.sql.avro.SchemaConverters
+    converters = java_class(spark, "org.apache.spark.sql.avro.SchemaConverters")
     # Everything may be null: a column that never is null at one site may be nullable after a channel.
     return str(converters.toAvroType(_java_type(spark, schema.json()).asNullable(), False, "row", "").toString())
 
 
 def _java_type(spark: SparkSession, schema_json: str) -> Any:
-    assert spark._jvm is not None
-    return spark._jvm.org.apache.spark.sql.types.DataType.fromJson(schema_json)
+    return java_class(spark, "org.apache.spark.sql.types.DataType").fromJson(schema_json)

@@ -16,6 +16,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from headwater.bind.session import java_class
+
 __all__ = ["Meter", "Reading", "source_hash"]
 
 _READ = "kafka.consumer:type=consumer-fetch-manager-metrics,client-id=*,topic=*,partition=*"
@@ -55,9 +57,8 @@ class Meter:
 
     def __init__(self, spark: SparkSession) -> None:
         """Take the session whose JVM is read."""
-        jvm: Any = spark._jvm
-        self._jvm = jvm
-        self._beans: Any = jvm.java.lang.management.ManagementFactory.getPlatformMBeanServer()
+        self._name = java_class(spark, "javax.management.ObjectName")
+        self._beans: Any = java_class(spark, "java.lang.management.ManagementFactory").getPlatformMBeanServer()
         self._totals: dict[str, tuple[float, float]] = {}  # per client: what was counted before it began anew; last
 
     def read(self, queries: Mapping[str, Path]) -> Mapping[str, Reading]:
@@ -101,7 +102,7 @@ class Meter:
         return before + value
 
     def _found(self, pattern: str) -> list[tuple[str, Any]]:
-        names = self._beans.queryNames(self._jvm.javax.management.ObjectName(pattern), None)
+        names = self._beans.queryNames(self._name(pattern), None)
         return [(str(name.getKeyProperty("client-id")).strip('"'), name) for name in names]
 
     def _value(self, bean: Any, attribute: str) -> float:

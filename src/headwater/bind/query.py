@@ -70,8 +70,9 @@ class Query:
     running: StreamingQuery | None = None
     lane: LaneName = "micro-batch"
     attempts: int = 0
-    left_out: int = 0  # rows that were made again after a stop, and not written again
+    left_out: int = 0  # rows that its output held already at a start, and that are not written again
     notes: list[str] = field(default_factory=list)
+    is_refused: bool = False  # whether Spark refused the real-time lane
 
     @property
     def checkpoint(self) -> Path:
@@ -117,12 +118,13 @@ class Query:
         if marked is None:
             self.note("its rows lose track of their records, so after a crash some may be written twice")
             written = Written()
-        lanes: tuple[LaneName, ...] = (
-            ("real-time", "micro-batch") if self.part.lane == "real-time" else ("micro-batch",)
-        )
-        if lanes[0] == "real-time" and reads_twice(frame):  # Spark says so only when the query already runs
-            self.note("Spark refuses the real-time lane: it reads one stream twice")
-            lanes = ("micro-batch",)
+        if self.part.output == "sink" and self.definition.format == "kafka" and self.output is None:
+            self.note("each row names its own topic, so after a crash some may be written twice: give the sink a topic")
+        if reads_twice(frame) and self.part.lane == "real-time":
+            self._refuse("it reads one stream twice")
+        lanes: tuple[LaneName, ...] = ("micro-batch",)
+        if self.part.lane == "real-time" and not self.is_refused:
+            lanes = ("real-time", "micro-batch")
         for lane in lanes:
             for key, value in lane_settings(lane).items():
                 spark.conf.set(key, value)
@@ -130,13 +132,23 @@ class Query:
             try:
                 self.running = self._writer(rows, lane).start()
             except PySparkException as error:
-                if lane == "micro-batch" or _REFUSED not in (error.getCondition() or ""):
+                if not self.refuses(error, lane):
                     raise
-                self.note(f"Spark refuses the real-time lane: {str(error).splitlines()[0]}")
                 continue
             self.lane = lane
             self.left_out += written.count
             return
+
+    def refuses(self, error: Exception, lane: LaneName | None = None) -> bool:
+        """Return whether Spark refuses the real-time lane by this; it may say so only when the query already runs."""
+        if (lane or self.lane) != "real-time" or _REFUSED not in str(error):
+            return False
+        self._refuse(str(error).splitlines()[0])
+        return True
+
+    def _refuse(self, why: str) -> None:
+        self.is_refused = True
+        self.note(f"Spark refuses the real-time lane: {why}")
 
     def stop(self) -> None:
         """Stop it now; what it had in hand is made again and left out at the next start."""

@@ -12,15 +12,22 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+from py4j.java_gateway import JavaClass
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from headwater.model.project import LaneName
 
-__all__ = ["is_alive", "lane_settings", "start_session"]
+__all__ = ["is_alive", "java_class", "lane_settings", "start_session"]
 
 _STREAMING = "spark.sql.streaming"
+_DEFAULTS = {  # the project may say otherwise
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
+}
 APPLICATION = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -28,7 +35,6 @@ APPLICATION = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "1",
     "spark.default.parallelism": "1",
-    "spark.sql.session.timeZone": "UTC",
     "spark.task.maxFailures": "1",
     "spark.sql.streaming.numRecentProgressUpdates": "4",
     # state in RocksDB, which the real-time lane asks for
@@ -44,7 +50,6 @@ APPLICATION = {
     "spark.python.udf.pipelined.enabled": "true",
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.execution.pythonUDF.arrow.enabled": "false",
-    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
     # a task for each branch of a union: two branches with state in one task fail on each other's state
     "spark.sql.unionOutputPartitioning": "false",
     f"{_STREAMING}.realTimeMode.allowlistCheck": "false",  # it knows no Python functions
@@ -70,6 +75,11 @@ _BUSY = (
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
+_KNOWN = (
+    "org.apache.spark.sql.functions",
+    "org.apache.spark.sql.api.python.PythonSQLUtils",
+    "org.apache.spark.api.python.PythonUtils",
+)
 HEAP_MB = 512  # Spark refuses less than 450
 
 
@@ -88,14 +98,14 @@ def start_session(
     flags: Sequence[str] = (),
     rate_rps: float = math.inf,
 ) -> SparkSession:
-    """Return a quiet session on this machine with our settings; those given come on top.
+    """Return a quiet session on this machine, with our settings where the queries need them.
 
     Args:
         name: Of the application.
         folder: Where Spark may put what it needs while it runs.
         jars: The connector and what it needs.
         threads: How many parts of queries may run at once; a real-time query holds its own for good.
-        configuration: The project's settings, and the site's.
+        configuration: The project's settings, and the site's; what the lanes depend on stays as it is.
         heap_mb: Memory of the JVM's heap.
         flags: More options of Java.
         rate_rps: Records a second that all its queries together are expected to take in.
@@ -104,6 +114,7 @@ def start_session(
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     folder.mkdir(parents=True, exist_ok=True)
     settings = {
+        **_DEFAULTS,
         **configuration,
         **APPLICATION,
         "spark.master": f"local[{threads}]",
@@ -121,10 +132,29 @@ def start_session(
     for key, value in settings.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
+    _make_known(spark)
     spark.sparkContext.setLogLevel("OFF")
     for logger in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         PySparkLogger.getLogger(logger).setLevel(logging.CRITICAL + 1)  # what is raised is told by whoever catches it
     return spark
+
+
+def java_class(spark: SparkSession, name: str) -> Any:
+    """Return a class of Spark's JVM by its full name.
+
+    `spark._jvm.some.name` asks the JVM at every dot whether that is a class, and each no is a search in all jars.
+    """
+    gateway: Any = spark.sparkContext._gateway
+    return JavaClass(name, gateway._gateway_client)
+
+
+def _make_known(spark: SparkSession) -> None:
+    """Let PySpark find by itself, at once, the classes that nearly all of its functions ask for."""
+    jvm: Any = spark._jvm
+    for name in _KNOWN:
+        setattr(jvm, name.rpartition(".")[2], java_class(spark, name))
+    # Spark's exceptions are told apart by a dozen questions to this one
+    jvm.py4j = SimpleNamespace(reflection=SimpleNamespace(TypeUtil=java_class(spark, "py4j.reflection.TypeUtil")))
 
 
 def is_alive(spark: SparkSession) -> bool:

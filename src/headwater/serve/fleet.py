@@ -199,8 +199,8 @@ class Fleet:
                 )
 
     def _keep(self, site: str) -> None:
-        begun_s, pause_s = time.monotonic(), 0.0
-        while not self._ending.wait(LOOK_S):
+        begun_s, pause_s, failures = time.monotonic(), 0.0, 0
+        while not self._ending.wait(LOOK_S if failures == 0 else min(MOST_PAUSE_S, 2.0**failures)):
             try:
                 if not self._brokers[site].is_alive:
                     self._restart_broker(site)
@@ -209,7 +209,9 @@ class Fleet:
                     begun_s = time.monotonic()
                     self._restart_runner(site, pause_s)
                 self._look(site)
+                failures = 0
             except HeadwaterError as error:
+                failures += 1
                 if not self._ending.is_set():
                     self._tell("warning", {"site": site, "text": str(error)})
 

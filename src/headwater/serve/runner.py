@@ -175,6 +175,9 @@ class Runner:
             return
         if not running.isActive:
             error = running.exception()
+            if error is not None and query.refuses(error):
+                self._begin(held)  # in micro-batches
+                return
             self._failed(held, failure_of(error) if error is not None else Failure("outside", "it ended by itself"))
             return
         if time.monotonic() < held.count_s:
