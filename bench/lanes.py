@@ -27,9 +27,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
-from itertools import count
+from itertools import count, product
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +64,8 @@ QUICK_RATES = "200"
 BOUNDARY = ("stateless", "windowed")
 BOUNDARY_S = 75.0  # longer than a batch: one end of a batch falls into it for certain
 PLANE_RPS = 200.0
+CHAIN_RPS = (20.0, 50.0, 200.0)
+CHAIN_WARM_S = 60.0  # eight JVMs on two cores need that long until their code is compiled
 EACH_RPS = 20.0  # of each of ten fragments
 START_RPS = 50.0
 REPEATS = 3
@@ -114,10 +116,11 @@ def boundary(bench: Bench) -> Iterator[Row]:
 
 def chain(bench: Bench) -> Iterator[Row]:
     """Yield a row for each chain over four sites."""
-    for name in lanes_plane.CHAINS:
-        bench.say(f"chain of four sites: {name}")
-        row = _tried(lambda name=name: lanes_plane.chain(name, bench.pace(PLANE_RPS), bench.fresh()))
-        yield {"case": f"chain of four sites: {name}", "rate": _rate(PLANE_RPS), "rate_rps": PLANE_RPS, **row}
+    for name, rate_rps in product(lanes_plane.CHAINS, CHAIN_RPS):
+        bench.say(f"chain of four sites: {name}, {_rate(rate_rps)}")
+        pace = replace(bench.pace(rate_rps), warm_s=CHAIN_WARM_S)
+        row = _tried(lambda name=name, pace=pace: lanes_plane.chain(name, pace, bench.fresh()))
+        yield {"case": f"chain of four sites: {name}", "rate": _rate(rate_rps), "rate_rps": rate_rps, **row}
 
 
 def ten(bench: Bench) -> Iterator[Row]:
@@ -130,9 +133,10 @@ def ten(bench: Bench) -> Iterator[Row]:
 def start(bench: Bench) -> Iterator[Row]:
     """Yield the seconds from the command to the first result; a first start, which fills the caches, is not counted."""
     rows = []
+    project = bench.fresh()
     for number in range(bench.repeats + 1):
         bench.say(f"start of three sites ({f'{number} of {bench.repeats}' if number else 'not counted'})")
-        rows.append(_tried(lambda: lanes_plane.start(START_RPS, bench.fresh())))
+        rows.append(_tried(lambda: lanes_plane.start(START_RPS, bench.fresh(), project)))
     named: Row = {"case": "three sites", "runs": rows}
     if any("left_out" in row for row in rows):
         yield named | next(row for row in rows if "left_out" in row)

@@ -166,10 +166,13 @@ def memory(pace: Pace, folder: Path) -> Row:
         return row | {"runner_bytes": site["memory_bytes"], "broker_bytes": site["broker_memory_bytes"]}
 
 
-def start(rate_rps: float, folder: Path) -> Row:
-    """Return the seconds from the command to `ready`, and to the first result, fed from `ready` on."""
+def start(rate_rps: float, folder: Path, project: Path) -> Row:
+    """Return the seconds from the command to `ready`, and to the first result, fed from `ready` on.
+
+    The state folder is new each time; the project is the same, so that what was read of it is kept.
+    """
     begun_ns = time.time_ns()
-    with _running(_three(rate_rps), folder) as run:
+    with _running(_three(rate_rps), folder, project) as run:
         ready_ns = time.time_ns()
         load = run.load()
         try:
@@ -213,9 +216,9 @@ class _Run:
 
 
 @contextlib.contextmanager
-def _running(plot: Plot, folder: Path) -> Iterator[_Run]:
+def _running(plot: Plot, folder: Path, project: Path | None = None) -> Iterator[_Run]:
     """Write the project, start the command, give the run as soon as it is ready, and end all of it."""
-    project = folder / "project"
+    project = project or folder / "project"
     project.mkdir(parents=True, exist_ok=True)
     rate = f"rate: {plot.rate_rps:g}/s, size: 1 kB, "
     operators = "".join(  # 'at', so that any site may hold a source or a sink
