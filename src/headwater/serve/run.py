@@ -208,7 +208,8 @@ class _Run:
     def _latency(self, output: Mapping[str, str] | None) -> Latency | None:
         if output is None:
             return None
-        reader = self._readers.setdefault(output["address"], LatencyReader(output["address"]))
+        address = output["address"]
+        reader = self._readers.get(address) or self._readers.setdefault(address, LatencyReader(address))
         reader.look([output["topic"]])
         return reader.recent(output["topic"])
 
