@@ -112,6 +112,19 @@ def test_wrong_usage_is_exit_code_2_with_a_hint(run, words: list[str]) -> None:
     assert ran.object["error"]["mistakes"][0]["code"] == "HW1300"
 
 
+@pytest.mark.parametrize("value", ["pi", "pi=host", "=host:9092", "pi=:9092", "pi=host:0", "pi=host:x"])
+def test_an_address_of_a_broker_has_a_site_a_host_and_a_port(run, value: str) -> None:
+    ran = run("run", "p", "--sites", "s", "--broker", value)
+    assert ran.code == 2
+    assert ran.err.startswith(f"HW1313 --broker is '{value}'; wanted is SITE=HOST:PORT")
+
+
+@pytest.mark.parametrize("value", ["width", "=3"])
+def test_a_setting_of_a_generator_has_a_name_and_a_value(run, value: str) -> None:
+    ran = run("feed", "p", "--rate", "1/s", "--set", value)
+    assert (ran.code, ran.err.partition(";")[0]) == (2, f"HW1314 --set is '{value}'")
+
+
 def test_without_a_command_help_is_shown(run) -> None:
     ran = run()
     assert ran.code == 2
