@@ -218,6 +218,7 @@ class _Run:
 @contextlib.contextmanager
 def _running(plot: Plot, folder: Path, project: Path | None = None) -> Iterator[_Run]:
     """Write the project, start the command, give the run as soon as it is ready, and end all of it."""
+    folder.mkdir(parents=True, exist_ok=True)
     project = project or folder / "project"
     project.mkdir(parents=True, exist_ok=True)
     rate = f"rate: {plot.rate_rps:g}/s, size: 1 kB, "
