@@ -28,6 +28,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import version
 from itertools import count, product
 from pathlib import Path
@@ -119,7 +120,7 @@ def chain(bench: Bench) -> Iterator[Row]:
     for name, rate_rps in product(lanes_plane.CHAINS, CHAIN_RPS):
         bench.say(f"chain of four sites: {name}, {_rate(rate_rps)}")
         pace = replace(bench.pace(rate_rps), warm_s=CHAIN_WARM_S)
-        row = _tried(lambda name=name, pace=pace: lanes_plane.chain(name, pace, bench.fresh()))
+        row = _tried(partial(lanes_plane.chain, name, pace, bench.fresh()))
         yield {"case": f"chain of four sites: {name}", "rate": _rate(rate_rps), "rate_rps": rate_rps, **row}
 
 

@@ -34,8 +34,8 @@ def number(number: int) -> Record:
 class Load:
     """Feeds numbers until it is told to stop; knows how many."""
 
-    def __init__(self, run: Plane, make: Callable[[int], Record] = number) -> None:
-        self.count = 0
+    def __init__(self, run: Plane, start: int = 0, make: Callable[[int], Record] = number) -> None:
+        self.count = start
         self._make = make
         self._stop = threading.Event()
         self._thread = threading.Thread(target=lambda: run.feed("pi", self._records(), RATE_RPS))
