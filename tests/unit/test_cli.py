@@ -17,7 +17,11 @@ from headwater.serve.main import main
 ROOT = Path(__file__).parent.parent.parent
 FIRE = str(ROOT / "examples/fire/fire.yaml")
 FLAT = str(ROOT / "examples/fire/flat.yaml")
-COMMANDS = (["score"], ["place"], ["compare"], ["draw"], ["sites", "import"], ["methods"], ["doctor"])
+COMMANDS = (
+    ["score"], ["place"], ["compare"], ["draw"], ["sites", "import"], ["methods"], ["doctor"],
+    ["inspect"], ["run"], ["profile"], ["feed"],
+    ["testbed", "up"], ["testbed", "down"], ["testbed", "status"], ["testbed", "link"], ["testbed", "exec"],
+)  # fmt: skip
 SCORE_KEYS = {
     "valid", "f", "rt_s", "rf", "bw_bps", "bounds", "critical_path", "load_cores", "overloaded", "congested", "reasons",
 }  # fmt: skip

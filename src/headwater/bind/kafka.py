@@ -29,6 +29,7 @@ import psutil
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from headwater.bind.box import Box
 from headwater.bind.jars import Jars
 from headwater.bind.java import Child, java
 from headwater.bind.topics import client_settings, reason
@@ -40,6 +41,7 @@ LARGEST_RECORD_BYTES = 10 * 1024 * 1024
 # Below the ports that systems give to outgoing connections: a client that tries to reach a broker that is down
 # could be given the broker's own port, be connected to itself, and keep the broker from coming back.
 PORTS = range(20_000, 32_000)
+APART_PORTS = (9092, 9094)  # of a site with a network of its own; from outside it is managed on 9093
 BOOTSTRAP = "bootstrap.checkpoint"  # of the folder 'data': the features that a new broker begins with
 META = "version=1\ncluster.id={cluster}\nnode.id=1\ndirectory.id={directory}\n"
 PAUSE_S = 0.02  # between two questions to a broker
@@ -49,9 +51,9 @@ SETTINGS = f"""\
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{{controller_port}}
-listeners=CLIENT://{{host}}:{{port}},CONTROLLER://127.0.0.1:{{controller_port}}
-advertised.listeners=CLIENT://{{host}}:{{port}}
-listener.security.protocol.map=CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT
+listeners={{clients}},CONTROLLER://127.0.0.1:{{controller_port}}
+advertised.listeners={{clients}}
+listener.security.protocol.map=CLIENT:PLAINTEXT,MANAGE:PLAINTEXT,CONTROLLER:PLAINTEXT
 inter.broker.listener.name=CLIENT
 controller.listener.names=CONTROLLER
 log.dirs=data
@@ -131,6 +133,7 @@ class KafkaBroker:
         retention_s: float = 7 * 86400.0,
         flags: Sequence[str] = (),
         bootstrap: Path | None = None,
+        box: Box | None = None,
     ) -> None:
         """Describe the broker; `start` starts it.
 
@@ -145,12 +148,14 @@ class KafkaBroker:
             flags: more options of Java.
             bootstrap: the file of this name that Kafka's own tool wrote for another broker of the same version;
                 with it, preparing a new folder takes no second JVM.
+            box: what stands for the site, instead of `host` and `port`.
         """
         self.site = site
         self._folder = folder.absolute()
         self._jars = jars
         self._fixed_port = port or None
-        self._host = host
+        self._box = box or Box(address=host, manage=host)
+        self._host = self._box.address
         self._heap_mb = heap_mb
         self._retention_s = retention_s
         self._flags = tuple(flags)
@@ -161,8 +166,17 @@ class KafkaBroker:
 
     @property
     def address(self) -> str:
-        """'host:port' for clients; a restart changes it only if some other program has taken the port."""
-        return f"{self._host}:{(self._ports or self._choose_ports())[0]}"
+        """'host:port' for clients here; a restart changes it only if some other program has taken the port."""
+        return f"{self._box.manage}:{self._port + (1 if self._box.is_apart else 0)}"
+
+    @property
+    def address_between(self) -> str:
+        """'host:port' for clients at the sites; the same as `address` unless the site has a network of its own."""
+        return f"{self._host}:{self._port}"
+
+    @property
+    def _port(self) -> int:
+        return (self._ports or self._choose_ports())[0]
 
     @property
     def pid(self) -> int | None:
@@ -202,10 +216,9 @@ class KafkaBroker:
         try:
             self._folder.joinpath("logs").mkdir(parents=True, exist_ok=True)
             self._end_leftover()
-            port, controller_port = self._choose_ports()
+            _, controller_port = self._choose_ports()
             settings = SETTINGS.format(
-                host=self._host,
-                port=port,
+                clients=self._clients(),
                 controller_port=controller_port,
                 retention_ms=int(self._retention_s * 1000),
             )
@@ -217,7 +230,7 @@ class KafkaBroker:
             self._log_before_bytes = log.stat().st_size if log.exists() else 0
             with self._folder.joinpath("logs", "console.log").open("wb") as console:
                 command = [*self._java(program), *flags, *self._flags, self._mark, "kafka.Kafka", "broker.properties"]
-                self._child = Child(command, self._folder, console)
+                self._child = Child([*self._box.enter, *command], self._folder, console)
             self._pid_file.write_text(f"{self._child.pid} {os.getpid()}\n", "ascii")
         except OSError as error:
             raise BindError(
@@ -242,7 +255,7 @@ class KafkaBroker:
                     f"its log is in '{self._folder / 'logs'}'; this machine may be too busy: give it more time. "
                     f"{self._last_lines()}"
                 )
-            if _listens(self._host, int(self.address.rpartition(":")[2])):
+            if _listens(self.address):
                 with contextlib.suppress(KafkaException), AdminClient(client_settings(self.address)) as admin:
                     metadata = admin.list_topics(timeout=min(left_s, 1.0))
                     if metadata.brokers and metadata.cluster_id == self._cluster_id:
@@ -288,6 +301,10 @@ class KafkaBroker:
             str(self._jars.kafka / "*"),
         ]
 
+    def _clients(self) -> str:
+        """Return where clients are listened to: from the sites, and from outside the testbed if there is one."""
+        return f"CLIENT://{self.address_between}" + (f",MANAGE://{self.address}" if self._box.is_apart else "")
+
     def _format(self, program: Path) -> None:
         data = self._folder / "data"
         if data.joinpath("meta.properties").exists():  # written last
@@ -316,6 +333,9 @@ class KafkaBroker:
 
     def _choose_ports(self) -> tuple[int, int]:
         """Return the ports for clients and for the controller, free when looked at, and remember them."""
+        if self._box.is_apart:
+            self._ports = APART_PORTS
+            return self._ports
         file = self._folder / "ports.json"
         try:
             before = json.loads(file.read_text("ascii"))
@@ -402,7 +422,7 @@ class ExternalBroker:
     def __init__(self, site: str, address: str) -> None:
         """Name the site, and the address as clients use it: 'host:port', or several with commas."""
         self.site = site
-        self.address = address
+        self.address = self.address_between = address
 
     @property
     def is_alive(self) -> bool:
@@ -465,9 +485,10 @@ def _new_id() -> str:
             return found
 
 
-def _listens(host: str, port: int) -> bool:
+def _listens(address: str) -> bool:
     try:
-        socket.create_connection((host, port), timeout=1.0).close()
+        host, _, port = address.rpartition(":")
+        socket.create_connection((host, int(port)), timeout=1.0).close()
     except OSError:
         return False
     return True

@@ -14,12 +14,13 @@ import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from headwater.bind.box import Box
 from headwater.bind.java import Child
 from headwater.bind.talk import Caller, make_token
 from headwater.errors import BindError
@@ -44,6 +45,7 @@ class RunnerSpec:
     rate_rps: float  # that all its parts together are expected to take in
     heap_mb: int = 512
     flags: Sequence[str] = ()  # more options of Java
+    box: Box = field(default_factory=Box)
 
 
 class RunnerProcess:
@@ -92,11 +94,13 @@ class RunnerProcess:
             "heap_mb": self.spec.heap_mb,
             "flags": list(self.spec.flags),
             "token": str(token_file),
+            "listen": self.spec.box.manage,
         }
         spec_file = folder / "spec.json"
         spec_file.write_text(json.dumps(spec), "utf-8")
         with self.log.open("ab") as output:
-            self._child = Child([sys.executable, "-m", "headwater.serve.runner", str(spec_file)], folder, output)
+            command = [sys.executable, "-m", "headwater.serve.runner", str(spec_file)]
+            self._child = Child([*self.spec.box.enter, *command], folder, output)
         self._pid_file.write_text(str(self._child.pid), "ascii")
 
     @property
@@ -129,7 +133,7 @@ class RunnerProcess:
         """
         if self._caller is None:
             port = int(json.loads(self._ready_file.read_text("utf-8"))["port"])
-            self._caller = Caller(port, self._token)
+            self._caller = Caller(port, self._token, self.spec.box.manage)
         try:
             return self._caller.ask(request, timeout_s)
         except BindError:

@@ -1,8 +1,9 @@
 """How do a runner and whoever drives it talk?
 
-Requests and answers are JSON over a socket on loopback. Both sides prove that they know the runner's
-token (a challenge answered with a keyed hash, by the standard library), so nobody else on the machine can
-drive a runner; nothing that comes over it is ever unpickled. The port is in a file beside the token.
+Requests and answers are JSON over a socket on loopback (in a testbed: on its network for management). Both
+sides prove that they know the runner's token (a challenge answered with a keyed hash, by the standard
+library), so nobody else can drive a runner; nothing that comes over it is ever unpickled. The port is in a
+file beside the token.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ def make_token(file: Path) -> bytes:
 class Server:
     """Answers requests in a runner, each caller in a thread of its own."""
 
-    def __init__(self, token: bytes, answer: Callable[[Mapping[str, Any]], Answer]) -> None:
-        """Listen on a free port of loopback."""
+    def __init__(self, token: bytes, answer: Callable[[Mapping[str, Any]], Answer], host: str = LOOPBACK) -> None:
+        """Listen on a free port, of loopback or of a testbed's own network for management."""
         self._token = token
         self._answer = answer
-        self._listener = socket.create_server((LOOPBACK, 0), backlog=64)
+        self._listener = socket.create_server((host, 0), backlog=64)
 
     @property
     def port(self) -> int:
@@ -91,7 +92,7 @@ class Server:
 class Caller:
     """Asks a runner."""
 
-    def __init__(self, port: int, token: bytes) -> None:
+    def __init__(self, port: int, token: bytes, host: str = LOOPBACK) -> None:
         """Connect, and prove that the token is known.
 
         Raises:
@@ -99,7 +100,7 @@ class Caller:
         """
         self._lock = threading.Lock()
         try:
-            reached = socket.create_connection((LOOPBACK, port), PROOF_S)
+            reached = socket.create_connection((host, port), PROOF_S)
             reached.settimeout(None)
             self._connection = Connection(reached.detach())
         except OSError as error:

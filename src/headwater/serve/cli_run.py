@@ -92,6 +92,9 @@ def run(
     draw: Annotated[
         str | None, typer.Option(metavar="FILE", help="At the end, draw rates and latencies here: .svg or .png.")
     ] = None,
+    emulate: Annotated[
+        bool, typer.Option("--emulate", help="With links and machines as slow as the sites file says; needs root.")
+    ] = False,
     json: JsonLines = False,
 ) -> None:
     """Run a project cut across sites, all of them on this machine.
@@ -119,7 +122,7 @@ def run(
     if draw is not None:
         arguments.check_picture(draw)
     runs = load_core("headwater.serve.run")
-    options = runs.Options(project, sites, placement, search, seconds, state, brokers, draw, profile)
+    options = runs.Options(project, sites, placement, search, seconds, state, brokers, draw, profile, emulate)
     raise typer.Exit(runs.run(options, Screen(json)))
 
 

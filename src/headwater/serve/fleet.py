@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from headwater.bind.box import Box
 from headwater.bind.jars import Jars
 from headwater.bind.kafka import ExternalBroker, KafkaBroker
 from headwater.bind.process import RunnerProcess, RunnerSpec
@@ -41,6 +42,9 @@ class _Broker(Protocol):
     def address(self) -> str: ...
 
     @property
+    def address_between(self) -> str: ...
+
+    @property
     def is_alive(self) -> bool: ...
 
     def start(self) -> None: ...
@@ -60,6 +64,7 @@ class Plan:
     parts: tuple[Part, ...]
     folder: Path  # checkpoints, tables, brokers' data
     addresses: Mapping[str, str] = field(default_factory=dict)  # of brokers that are the user's, by site
+    boxes: Mapping[str, Box] = field(default_factory=dict)  # of a testbed, by site
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -105,9 +110,15 @@ class Fleet:
             else:
                 folder = plan.folder / "sites" / safe(site) / "broker"
                 self._brokers[site] = KafkaBroker(
-                    site, folder, jars, flags=_shared(archives.get("kafka")), bootstrap=archives.get("bootstrap")
+                    site,
+                    folder,
+                    jars,
+                    flags=_shared(archives.get("kafka")),
+                    bootstrap=archives.get("bootstrap"),
+                    box=plan.boxes.get(site),
                 )
-        self.addresses: dict[str, str] = {}
+        self.addresses: dict[str, str] = {}  # of the brokers, for this process
+        self._between: dict[str, str] = {}  # the same for the runners
         self._jars = jars
         self._archives = archives
         self._runners: dict[str, RunnerProcess] = {}
@@ -124,6 +135,7 @@ class Fleet:
         for broker in self._brokers.values():
             broker.start()
         self.addresses = {site: broker.address for site, broker in self._brokers.items()}
+        self._between = {site: broker.address_between for site, broker in self._brokers.items()}
         say(f"starting {len(self._brokers)} brokers and runners")
         for site in self.plan.sites:
             self._runners[site] = RunnerProcess(self._spec(site))
@@ -139,6 +151,10 @@ class Fleet:
             thread = threading.Thread(target=self._keep, args=(site,), name=f"site {site}", daemon=True)
             thread.start()
             self._threads.append(thread)
+
+    def seen_from_here(self, address: str) -> str:
+        """Return the address by which this process reaches the broker that the runners know by this one."""
+        return next((self.addresses[site] for site, one in self._between.items() if one == address), address)
 
     def end(self) -> None:
         """Stop everything, in order; nothing is left."""
@@ -157,10 +173,11 @@ class Fleet:
             self.plan.path,
             self.plan.project,
             self._jars.spark,
-            self.addresses,
+            self._between,
             threads,
             sum(part.in_rps for part in mine),
             flags=_shared(self._archives.get("spark")),
+            box=self.plan.boxes.get(site, Box()),
         )
 
     def _make_topics(self) -> None:

@@ -125,6 +125,13 @@ class Screen:
             again = f", restarted {restarts} times" if restarts else ""
             memory = f"runner {show(used['memory_bytes'], 'size')}, broker {show(used['broker_memory_bytes'], 'size')}"
             self._console.print(Text(plain(f"{site}: {memory}{again}")))
+        if event.get("links"):
+            table = _table("from", "to", "carried", "packets", "dropped", "latest")
+            for one in event["links"]:
+                late_s = one["greatest_lateness_s"]
+                cells = (show(one["bytes"], "size"), str(one["packets"]), str(one["dropped"]), _time(late_s))
+                table.add_row(plain(one["origin"]), plain(one["target"]), *cells)
+            self._console.print(Text("links", style="bold"), table)
 
     def _emit(self, event: Mapping[str, Any]) -> None:
         with self._lock:
@@ -164,5 +171,6 @@ def _table(*heads: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for head in heads:
         is_number = head in {"in/s", "out/s", "lag", "p50", "p99", "memory", "cores", "in", "out", "set aside"}
+        is_number |= head in {"carried", "packets", "dropped", "latest"}
         table.add_column(head, justify="right" if is_number else "left", overflow="fold")
     return table

@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -32,12 +32,14 @@ from headwater.serve.prepare import Prepared, kept_placement, plan_object, prepa
 from headwater.serve.profile import with_profile
 from headwater.serve.progress import Teller, note
 from headwater.serve.reading import fetched_jars, made_archives, read
+from headwater.testbed.bed import Bed
 
 __all__ = ["Options", "run"]
 
 TICK_S = 1.0
 LONGEST_HISTORY = 3_600  # of progress, for the picture
 DONE, FAILED = 0, 4
+LEAST_CORES = 0.5  # of an emulated site that runs something
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ class Options:
     brokers: Mapping[str, str]  # addresses of the user's own, by site
     picture: str | None = None  # where to draw how it went
     profile: str | None = None  # what was measured, in place of what was declared
+    is_emulated: bool = False  # links and machines as the sites file describes them
 
 
 def run(options: Options, screen: Screen) -> int:
@@ -75,16 +78,18 @@ def run(options: Options, screen: Screen) -> int:
         _write(deployment, json.dumps(kept, indent=1))
         _write(folder / "project.json", to_json(project))
         screen.plan(prepared, folder, options.state is None)
-        plan = Plan(
-            project.name,
-            os.path.abspath(options.project),
-            folder / "project.json",
-            prepared.parts,
-            folder,
-            dict(options.brokers),
-        )
-        whole = _Run(Fleet(plan, jars, archives, screen.tell), prepared, folder, options.seconds, screen)
-        code = whole.go()
+        with _bed(options, prepared) as bed:
+            plan = Plan(
+                project.name,
+                os.path.abspath(options.project),
+                folder / "project.json",
+                prepared.parts,
+                folder,
+                dict(options.brokers),
+                {} if bed is None else {site.name: bed.box(site.name) for site in prepared.sites.sites},
+            )
+            whole = _Run(Fleet(plan, jars, archives, screen.tell), prepared, folder, options.seconds, screen, bed)
+            code = whole.go()
         if options.picture is not None:
             draw_run(project.name, whole.history, options.picture)
             note(f"picture written to {options.picture}")
@@ -94,7 +99,16 @@ def run(options: Options, screen: Screen) -> int:
 class _Run:
     """One run, from start to summary."""
 
-    def __init__(self, fleet: Fleet, prepared: Prepared, folder: Path, seconds: float | None, screen: Screen) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        prepared: Prepared,
+        folder: Path,
+        seconds: float | None,
+        screen: Screen,
+        bed: Bed | None = None,
+    ) -> None:
+        self._bed = bed
         self._fleet = fleet
         self._prepared = prepared
         self._folder = folder
@@ -120,6 +134,11 @@ class _Run:
                     "fragments": plan_object(self._prepared),
                     "seconds": round(time.monotonic() - begun_s, 3),
                 }
+                if self._bed is not None:
+                    ready["testbed"] = self._bed.name
+                if self._bed is not None:
+                    # From now on: a start under the limits of a small box takes minutes.
+                    ready["cores"] = self._bed.limit(_scale(self._prepared))
                 _write(self._folder / "ready.json", json.dumps(ready, indent=1))
                 self._screen.ready(ready)
                 begun_s = time.monotonic()
@@ -129,6 +148,8 @@ class _Run:
                 summary["overall"] = self._overall()
             finally:
                 with Teller("ending"):
+                    if self._bed is not None:
+                        self._bed.unlimit()
                     self._fleet.end()
                     for reader in self._readers.values():
                         reader.close()
@@ -195,7 +216,10 @@ class _Run:
             }
             for site, state in self._fleet.states.items()
         }
-        return {"event": "progress", "at_s": round(at_s, 3), "fragments": rows, "sites": sites}
+        progress = {"event": "progress", "at_s": round(at_s, 3), "fragments": rows, "sites": sites}
+        if self._bed is not None:
+            progress["links"] = [asdict(one) for one in self._bed.traffic()]
+        return progress
 
     def _cores(self, site: str, now_s: float) -> float:
         used_s = self._fleet.states[site].cpu_s
@@ -208,7 +232,7 @@ class _Run:
     def _latency(self, output: Mapping[str, str] | None) -> Latency | None:
         if output is None:
             return None
-        address = output["address"]
+        address = self._fleet.seen_from_here(output["address"])
         reader = self._readers.get(address) or self._readers.setdefault(address, LatencyReader(address))
         reader.look([output["topic"]])
         return reader.recent(output["topic"])
@@ -217,8 +241,9 @@ class _Run:
         found = {}
         for part in self._prepared.parts:
             output = self._fleet.states[part.site].parts.get(part.id, {}).get("output")
-            if output is not None and output["address"] in self._readers:
-                found[part.id] = _latency_object(self._readers[output["address"]].overall(output["topic"]))
+            reader = None if output is None else self._readers.get(self._fleet.seen_from_here(output["address"]))
+            if output is not None and reader is not None:
+                found[part.id] = _latency_object(reader.overall(output["topic"]))
         return found
 
 
@@ -231,6 +256,36 @@ def _latency_object(latency: Latency | None) -> dict[str, float | None]:
         "hop_p50_s": latency.hop_p50_s,
         "hop_p99_s": latency.hop_p99_s,
     }
+
+
+def _scale(prepared: Prepared) -> float | None:
+    """Return how many cores of this machine stand for a strength of 1.
+
+    The strongest site gets the whole machine, unless the weakest then had too little for a broker and a runner.
+    """
+    running = {part.site for part in prepared.parts}
+    known = [site.cores * site.speed for site in prepared.sites.sites if site.cores and site.name in running]
+    machine = float(os.cpu_count() or 1)
+    return max(machine / max(known), LEAST_CORES / min(known)) if known else None
+
+
+@contextlib.contextmanager
+def _bed(options: Options, prepared: Prepared) -> Iterator[Bed | None]:
+    """Give a testbed for this run, if one is wanted, and remove it afterwards."""
+    if not options.is_emulated:
+        yield None
+        return
+    if options.brokers:
+        raise SpecError(
+            Mistake("HW1316", "--emulate gives every site a network of its own; a broker of yours is not reached there")
+        )
+    bed = Bed(f"run{os.getpid()}", prepared.sites)
+    try:
+        with Teller("testbed") as teller:
+            bed.up(lambda text: teller.say(text, None))
+        yield bed
+    finally:
+        bed.down()
 
 
 def _check_brokers(brokers: Mapping[str, str], prepared: Prepared) -> None:

@@ -275,7 +275,7 @@ def main(arguments: list[str]) -> int:
     spec = json.loads(Path(arguments[0]).read_text("utf-8"))
     folder = Path(spec["folder"])
     runner = Runner(spec)
-    server = Server(Path(spec["token"]).read_bytes(), runner.answer)
+    server = Server(Path(spec["token"]).read_bytes(), runner.answer, spec["listen"])
     threading.Thread(target=server.serve, daemon=True).start()
     ready = folder / "runner.json"
     passing = ready.with_suffix(".new")

@@ -1,0 +1,1 @@
+"""On what? A network of unequal machines, made of one."""
