@@ -17,9 +17,10 @@ from typing import Any
 
 import pyspark
 
-from bench.lanes import QUERIES, REAL_TIME, Bench, broker, lane_rows, listed, run_bench
+from bench.lanes import QUERIES, REAL_TIME, Bench, broker, lane_rows, run_bench
 from bench.lanes_ages import compared
 from bench.lanes_load import GROUPS, HEAD, Pace
+from bench.measure import listed
 from headwater.bind.java import java
 
 __all__ = ["main"]

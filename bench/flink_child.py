@@ -7,15 +7,14 @@ cluster within one process, as SQL: no Python is called for a record.
 
 from __future__ import annotations
 
-import json
-import os
-import sys
 import time
 from collections.abc import Mapping
 from typing import Any
 
 from pyflink.common import Configuration
 from pyflink.table import EnvironmentSettings, TableEnvironment
+
+from bench.driven import drive
 
 __all__ = ["main"]
 
@@ -98,17 +97,7 @@ class Lane:
 
 def main() -> None:
     """Do what the lines on standard input say."""
-    lane = Lane(json.loads(sys.stdin.readline()))
-    _tell({"event": "up"})
-    for line in sys.stdin:
-        request = json.loads(line)
-        _tell(lane.start(request["input"], request["output"]) if request["do"] == "start" else lane.stop())
-    sys.stdout.flush()
-    os._exit(0)
-
-
-def _tell(answer: Mapping[str, Any]) -> None:
-    print(json.dumps(answer), flush=True)
+    drive(Lane)
 
 
 if __name__ == "__main__":

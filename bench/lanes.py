@@ -46,7 +46,7 @@ from headwater.bind import jars
 from headwater.bind.kafka import KafkaBroker
 from headwater.errors import BindError
 
-__all__ = ["QUERIES", "REAL_TIME", "Bench", "broker", "lane_rows", "listed", "main", "run_bench"]
+__all__ = ["QUERIES", "REAL_TIME", "Bench", "broker", "lane_rows", "main", "run_bench"]
 
 OUT = "out/lanes.json"
 QUERIES = {  # whether results are of groups
@@ -210,11 +210,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if problem:
         print(problem, file=sys.stderr)
         return 2
-    names = listed(asked.only)
+    names = measure.listed(asked.only)
     queries = tuple(name for name in QUERIES if name in names)
     sections = [name for name in SECTIONS if name in names or (name == "lanes" and queries) or not names]
     seconds = asked.seconds or (5.0 if asked.quick else 20.0)
-    rated = listed(asked.rates or (QUICK_RATES if asked.quick else RATES))
+    rated = measure.listed(asked.rates or (QUICK_RATES if asked.quick else RATES))
     paces = tuple(Pace(float(rate), seconds, 3.0 if asked.quick else 8.0) for rate in rated)
 
     def wanted(folder: Path, say: Callable[[str], None]) -> Bench:
@@ -268,18 +268,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def listed(text: str) -> tuple[str, ...]:
-    """Return the names in a list with commas."""
-    return tuple(name for name in text.split(",") if name)
-
-
 def _mistake(asked: argparse.Namespace) -> str:
     """Return what is wrong with the options; empty where nothing is."""
-    for name in listed(asked.only):
+    for name in measure.listed(asked.only):
         if name not in SECTIONS and name not in QUERIES:
             known = f"sections: {', '.join(SECTIONS)}; queries: {', '.join(QUERIES)}"
             return f"no section or query is called '{name}'; {known}."
-    for rate in listed(asked.rates):
+    for rate in measure.listed(asked.rates):
         if not rate.isdigit() or int(rate) == 0:
             return f"--rates has '{rate}'; records a second are whole numbers above 0."
     if asked.seconds is not None and asked.seconds < 1:

@@ -11,7 +11,6 @@ the bare query in a session as it comes, with nothing set but what Spark demands
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
@@ -23,6 +22,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from bench.driven import drive
 from bench.lanes_queries import KINDS, Kind
 from headwater.bind.query import BATCH, Ground, Query
 from headwater.bind.session import start_session
@@ -151,17 +151,7 @@ class Lane:
 
 def main() -> None:
     """Do what the lines on standard input say."""
-    lane = Lane(json.loads(sys.stdin.readline()))
-    _tell({"event": "up"})
-    for line in sys.stdin:
-        request = json.loads(line)
-        _tell(lane.start(request["input"], request["output"]) if request["do"] == "start" else lane.stop())
-    sys.stdout.flush()
-    os._exit(0)  # nothing of the session is worth an orderly end
-
-
-def _tell(answer: Mapping[str, Any]) -> None:
-    print(json.dumps(answer), flush=True)
+    drive(Lane)
 
 
 if __name__ == "__main__":

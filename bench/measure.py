@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-__all__ = ["ROOT", "Run", "Spread", "machine", "run", "sources", "spread"]
+__all__ = ["ROOT", "Run", "Spread", "listed", "machine", "run", "sources", "spread"]
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("headwater", "numpy", "numba", "scipy")
@@ -77,3 +77,8 @@ def spread(values: Sequence[float]) -> Spread:
     {'median': 2.0, 'least': 1.0, 'most': 3.0}
     """
     return {"median": median(values), "least": min(values), "most": max(values)}
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """Return the names in a list with commas."""
+    return tuple(name for name in text.split(",") if name)

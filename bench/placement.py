@@ -74,17 +74,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _listed(text: str) -> tuple[str, ...]:
-    return tuple(name for name in text.split(",") if name)
-
-
 def _mistake(asked: argparse.Namespace) -> str:
     """Return what is wrong with the options; empty where nothing is."""
     cases = {case for section in SECTIONS.values() for case in (*section.cases, *section.quick)}
-    for name in _listed(asked.only):
+    for name in measure.listed(asked.only):
         if name not in SECTIONS and name not in cases:
             return f"no section or problem is called '{name}'; sections: {', '.join(SECTIONS)}; {_some(cases)}."
-    for name in _listed(asked.methods):
+    for name in measure.listed(asked.methods):
         if name not in METHODS:
             return f"no method is called '{name}'; there are {', '.join(METHODS)}."
     return "" if asked.seeds >= 1 else f"--seeds is {asked.seeds}; it must be at least 1."
@@ -95,8 +91,8 @@ def _some(cases: set[str]) -> str:
 
 
 def _settings(asked: argparse.Namespace) -> Settings:
-    only = tuple(name for name in _listed(asked.only) if name not in SECTIONS)
-    chosen = _listed(asked.methods) or METHODS
+    only = tuple(name for name in measure.listed(asked.only) if name not in SECTIONS)
+    chosen = measure.listed(asked.methods) or METHODS
     if asked.quick:
         return Settings(only, chosen, min(asked.seeds, 3), 5.0, 1, 2, is_quick=True)
     return Settings(only, chosen, asked.seeds)
@@ -104,7 +100,7 @@ def _settings(asked: argparse.Namespace) -> Settings:
 
 def _wanted(asked: argparse.Namespace) -> list[Section]:
     """Return the sections that are named, or all; of those the ones that hold a named problem."""
-    names = _listed(asked.only)
+    names = measure.listed(asked.only)
     sections = [section for section in SECTIONS.values() if section.name in names] or list(SECTIONS.values())
     cases = {name for name in names if name not in SECTIONS}
     held = [s for s in sections if not cases or not cases.isdisjoint(s.quick if asked.quick else s.cases)]

@@ -33,6 +33,7 @@ from headwater.serve.profile import with_profile
 from headwater.serve.progress import Teller, note
 from headwater.serve.reading import fetched_jars, made_archives, read
 from headwater.testbed.bed import Bed
+from headwater.testbed.shares import fitting_scale, machine_cores
 
 __all__ = ["Options", "run"]
 
@@ -258,15 +259,11 @@ def _latency_object(latency: Latency | None) -> dict[str, float | None]:
     }
 
 
-def _scale(prepared: Prepared) -> float | None:
-    """Return how many cores of this machine stand for a strength of 1.
-
-    The strongest site gets the whole machine, unless the weakest then had too little for a broker and a runner.
-    """
+def _scale(prepared: Prepared) -> float:
+    """Return how many cores of this machine stand for a strength of 1; a broker and a runner need some at each site."""
     running = {part.site for part in prepared.parts}
-    known = [site.cores * site.speed for site in prepared.sites.sites if site.cores and site.name in running]
-    machine = float(os.cpu_count() or 1)
-    return max(machine / max(known), LEAST_CORES / min(known)) if known else None
+    hosts = (site for site in prepared.sites.sites if site.name in running)
+    return fitting_scale(hosts, machine_cores(), LEAST_CORES)
 
 
 @contextlib.contextmanager

@@ -24,7 +24,7 @@ from headwater.serve.output import Output
 from headwater.serve.plain import plain
 from headwater.serve.progress import Teller
 from headwater.testbed import traces
-from headwater.testbed.bed import Bed
+from headwater.testbed.bed import Bed, Status, Traffic
 from headwater.testbed.calibrate import Measured, calibrate
 
 __all__ = ["Change", "down", "execute", "link", "status", "up"]
@@ -57,7 +57,11 @@ def up(sites_file: str, name: str, is_checked: bool, with_rates: bool, output: O
         if is_checked:
             measured = calibrate(bed, with_rate=with_rates, say=lambda text: teller.say(text, None))
     found = bed.status()
-    value = {**_object(bed), "seconds": round(took_s, 3), "measured": [asdict(one) for one in measured]}
+    value = {
+        **_object(found, bed.traffic()),
+        "seconds": round(took_s, 3),
+        "measured": [asdict(one) for one in measured],
+    }
     lines: list[RenderableType] = [Text(f"testbed '{name}' is up after {took_s:.1f} s: {plain(found.because)}")]
     off = [one for one in measured if one.is_off]
     if measured:
@@ -115,7 +119,7 @@ def status(name: str, output: Output) -> int:
             for one in found.links
         ),
     )
-    output.answer(_object(bed), Text(plain(f"testbed '{name}': {found.because}")), sites, links)
+    output.answer(_object(found, traffic), Text(plain(f"testbed '{name}': {found.because}")), sites, links)
     return 0
 
 
@@ -168,9 +172,8 @@ def execute(name: str, site: str, command: Sequence[str], output: Output) -> int
     os.execvp(words[0], words)
 
 
-def _object(bed: Bed) -> dict[str, Any]:
-    found = bed.status()
-    return {**asdict(found), "traffic": [asdict(one) for one in bed.traffic()]}
+def _object(found: Status, traffic: Sequence[Traffic]) -> dict[str, Any]:
+    return {**asdict(found), "traffic": [asdict(one) for one in traffic]}
 
 
 def _measured_row(one: Measured) -> Sequence[str]:

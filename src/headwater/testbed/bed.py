@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import os
 import shlex
 import socket
 import subprocess
@@ -34,6 +33,7 @@ from headwater.model.sites import Link, Site, Sites
 from headwater.testbed import network, traces
 from headwater.testbed.ground import Ground, probe
 from headwater.testbed.network import Layout, LinkState, Wire
+from headwater.testbed.shares import machine_cores, quotas
 from headwater.testbed.traces import leftovers, remove
 
 __all__ = ["Bed", "Ground", "LinkStatus", "SiteStatus", "Status", "Traffic", "leftovers", "probe", "quotas", "remove"]
@@ -89,18 +89,6 @@ class Status:
     because: str
     sites: tuple[SiteStatus, ...]
     links: tuple[LinkStatus, ...]
-
-
-def quotas(sites: Sites, machine_cores: float, scale: float | None = None) -> dict[str, float | None]:
-    """Return how many of the machine's cores each site gets; None: all, for a site that declares none.
-
-    A site's strength is its cores times their speed. `scale` is the machine's cores for a strength of 1; without
-    it, the strongest site gets the whole machine.
-    """
-    strength = {site.name: site.cores * site.speed for site in sites.sites if site.cores is not None}
-    if scale is None:
-        scale = machine_cores / max(strength.values(), default=1.0)
-    return {site.name: scale * strength[site.name] if site.name in strength else None for site in sites.sites}
 
 
 class Bed:
@@ -258,7 +246,7 @@ class Bed:
         """
         if scale is not None and not scale > 0:
             raise SpecError(Mistake("HW1905", f"a scale of {scale:g} is not above 0. Give one that is."))
-        shares = quotas(self.sites, len(os.sched_getaffinity(0)), scale)
+        shares = quotas(self.sites, machine_cores(), scale)
         self._set_limits(shares, {site.name: site.memory_bytes for site in self.sites.sites})
         return shares
 

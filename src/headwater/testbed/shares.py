@@ -1,0 +1,42 @@
+"""How much of this machine does each site get?
+
+A site's strength is its cores times their speed; a scale says how many cores of this machine stand for a strength
+of 1, so that sites stay as unequal as they are declared.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from headwater.model.sites import Site, Sites
+
+__all__ = ["fitting_scale", "machine_cores", "quotas"]
+
+
+def quotas(sites: Sites, machine_cores: float, scale: float | None = None) -> dict[str, float | None]:
+    """Return how many of the machine's cores each site gets; None: all, for a site that declares none.
+
+    A site's strength is its cores times their speed. `scale` is the machine's cores for a strength of 1; without
+    it, the strongest site gets the whole machine.
+    """
+    if scale is None:
+        scale = fitting_scale(sites.sites, machine_cores)
+    return {site.name: scale * site.cores * site.speed if site.cores is not None else None for site in sites.sites}
+
+
+def fitting_scale(sites: Iterable[Site], machine_cores: float, least_cores: float = 0.0) -> float:
+    """Return the scale by which the strongest gets the whole machine, unless the weakest then had less than the least.
+
+    >>> fitting_scale([Site("pi", cores=1), Site("dc", cores=16)], 2, 0.5)
+    0.5
+    """
+    strengths = [site.cores * site.speed for site in sites if site.cores is not None]
+    if not strengths:
+        return machine_cores
+    return max(machine_cores / max(strengths), least_cores / min(strengths))
+
+
+def machine_cores() -> float:
+    """Return how many cores this process may use."""
+    return float(len(os.sched_getaffinity(0)))
