@@ -4,8 +4,8 @@
 value = the image as a binary PPM file (P6: a header of three lines, then red, green and blue of each pixel).
 The same site, seed, start and sides give the same reports, so that whatever was fed can be made again.
 
-A site named '..-a' has the cameras at trees, one named '..-b' those that watch locations; any other has both,
-four tree reports to one location report, as 100 and 25 a second are.
+A site with an 'a' among the parts of its name ('pi-a', 'edge-a-1') has the cameras at trees, one with a 'b' those
+that watch locations; any other has both, four tree reports to one location report, as 100 and 25 a second are.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def records(
         tree_side: pixels on each side of a tree's image; smaller for small machines.
         location_side: the same for a location's image: 102 makes 31 kB.
     """
-    place = zlib.crc32(site.encode())
+    place, parts = zlib.crc32(site.encode()), site.split("-")
     for number in count(start):
-        is_tree = site.endswith("-a") or (not site.endswith("-b") and number % 5 != 4)
+        is_tree = "a" in parts or ("b" not in parts and number % 5 != 4)
         kind, topic, side = ("tree", TREES, tree_side) if is_tree else ("location", LOCATIONS, location_side)
         chance = np.random.default_rng((seed, place, number))
         celsius = chance.uniform(25, 60) if chance.random() < WARM_SHARE else chance.uniform(-5, 24.9)

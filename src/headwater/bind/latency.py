@@ -19,7 +19,7 @@ from headwater.bind.topics import client_settings
 __all__ = ["Latency", "LatencyReader", "percentile"]
 
 MOST_RECORDS = 50  # of one topic and look
-MOST_BYTES = 1_000_000  # likewise
+MOST_BYTES = 250_000  # likewise; one record at least
 KEPT = 2_000  # samples of one topic
 RECENT = 200  # samples that the latest figures are made of
 PATIENCE_S = 0.5

@@ -37,6 +37,7 @@ _REFUSED = "REAL_TIME_MODE"  # in the names of Spark's errors about what the rea
 _WRITER = {
     "kafka.linger.ms": "0",
     "kafka.batch.size": "262144",  # over a slow link smaller ones let pass only a part of what it could carry
+    "kafka.send.buffer.bytes": "-1",  # as large as the system finds right: 128 kB, Kafka's default, fill no long link
     "kafka.buffer.memory": "16777216",
     "kafka.max.request.size": "10485760",
     "kafka.delivery.timeout.ms": str(OUTAGE_MS),

@@ -18,6 +18,7 @@ __all__ = ["channel_rows", "counted", "kafka_topics", "keeps_order", "reads_twic
 
 READER = {
     "kafka.max.partition.fetch.bytes": "10485760",
+    "kafka.receive.buffer.bytes": "-1",  # as large as the system finds right, as the writers have it
     "kafka.reconnect.backoff.max.ms": "500",
     "kafka.fetch.max.wait.ms": "500",
     "includeHeaders": "true",

@@ -30,6 +30,7 @@ __all__ = ["Fleet", "Plan", "SiteState"]
 LOOK_S = 1.0  # between two looks at a site
 READY_S = 180.0  # a broker or a runner that is not ready by then never will be
 ASK_S = 120.0
+TOPICS_S = 90.0  # brokers answer late while all runners start
 MOST_PAUSE_S = 15.0  # before something that dies again and again is started again
 CALM_S = 60.0  # what lived this long is started again at once
 TELL = Callable[[str, Mapping[str, Any]], None]
@@ -186,7 +187,7 @@ class Fleet:
             if part.output == "channel" and part.topic is not None:
                 wanted.setdefault(part.broker, set()).add(part.topic)
         for site, names in wanted.items():
-            ensure_topics(self.addresses[site], sorted(names))
+            ensure_topics(self.addresses[site], sorted(names), timeout_s=TOPICS_S)
 
     def _start_parts(self, site: str) -> None:
         runner = self._runners[site]

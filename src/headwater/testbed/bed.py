@@ -39,7 +39,7 @@ from headwater.testbed.traces import leftovers, remove
 __all__ = ["Bed", "Ground", "LinkStatus", "SiteStatus", "Status", "Traffic", "leftovers", "probe", "quotas", "remove"]
 
 START_S = 20.0
-FASTEST_BPS = 100e6  # that a link process was seen to carry exactly on a busy machine
+FASTEST_BPS = 1e9  # that a link process was seen to carry exactly
 COMING_UP, UP = "coming up", "up"
 Say = Callable[[str], None]
 

@@ -38,6 +38,7 @@ from typing import Any
 __all__ = ["LEAST_QUEUE_BYTES", "SETTINGS", "Direction", "LinkProcess", "enter_namespace", "main", "queue_limit"]
 
 LEAST_QUEUE_BYTES = 65_536
+QUEUE_S, QUEUE_BYTES = 0.02, 1_500_000  # of a fast short link, as a switch has it: a burst of one sender fits
 SETTINGS = ("latency_s", "bandwidth_bps", "loss", "queue_bytes", "is_cut")
 BURST = 32  # packets read or written before the other end gets its turn
 LONGEST_PACKET = 70_000  # with the header of a packet socket
@@ -45,11 +46,15 @@ LONGEST_MESSAGE = 65_536
 PRIORITY = 10  # of SCHED_FIFO: whatever the sites compute, packets leave on time
 
 CLONE_NEWNET = 0x40000000
-TUNSETIFF = 0x400454CA
-IFF_TUN, IFF_NO_PI = 0x0001, 0x1000
+TUNSETIFF, TUNSETOFFLOAD, TUNSETVNETHDRSZ = 0x400454CA, 0x400454D0, 0x400454D8
+IFF_TUN, IFF_NO_PI, IFF_VNET_HDR = 0x0001, 0x1000, 0x4000
+TUN_F_CSUM, TUN_F_TSO4 = 0x01, 0x02
+SEGMENT_HEADERS_BYTES = 52  # of IP and TCP, where the kernel does not tell
+OFFLOAD = struct.Struct("=BBHHHH")  # before each packet: flags, kind, length of headers, of a segment's data, checksum
+SEGMENTED_BPS = 50e6  # from here on the kernel hands over many segments at once, else a core carries 200 Mbit/s
 SOL_PACKET, PACKET_VNET_HDR, PACKET_IGNORE_OUTGOING = 263, 15, 23
 ETH_P_ALL = 0x0003
-PACKET_OVERHEAD_BYTES = 10 + 14  # the offload header and Ethernet's, which a link of IP packets does not carry
+ETHERNET_BYTES = 14  # which a link of IP packets does not carry
 PR_SET_TIMERSLACK = 29
 GONE = {errno.EBADFD, errno.EBADF, errno.EIO, errno.ENXIO, errno.ENODEV}
 
@@ -57,10 +62,11 @@ GONE = {errno.EBADFD, errno.EBADF, errno.EIO, errno.ENXIO, errno.ENODEV}
 def queue_limit(latency_s: float, bandwidth_bps: float) -> float:
     """Return how many bytes may wait before a link: what is on its way to the other end and back, and not too few.
 
-    >>> queue_limit(0.04, 100e6), queue_limit(0.001, 1e6)
-    (1000000.0, 65536)
+    >>> queue_limit(0.04, 100e6), queue_limit(0.001, 1e6), queue_limit(0.0003, 1e9)
+    (1000000.0, 65536, 1500000)
     """
-    return max(LEAST_QUEUE_BYTES, 2 * latency_s * bandwidth_bps / 8)
+    burst_bytes = min(QUEUE_BYTES, QUEUE_S * bandwidth_bps / 8)
+    return max(LEAST_QUEUE_BYTES, burst_bytes, 2 * latency_s * bandwidth_bps / 8)
 
 
 class Direction:
@@ -78,27 +84,28 @@ class Direction:
         self.dropped = 0
         self.greatest_lateness_s = 0.0
         self._limit_bytes = queue_limit(latency_s, bandwidth_bps)
-        self._line: deque[tuple[float, float, int, bytes]] = deque()  # due, leaves the transmitter, size, packet
+        # due, leaves the transmitter, size, segments, packet
+        self._line: deque[tuple[float, float, int, int, bytes]] = deque()
         self._free_s = 0.0  # when the transmitter is free
         self._chance = random.Random(seed).random
 
-    def offer(self, packet: bytes, size: int, now_s: float, late_s: float = 0.0) -> None:
-        """Take a packet that counts as so many bytes, or drop it.
+    def offer(self, packet: bytes, size: int, now_s: float, late_s: float = 0.0, segments: int = 1) -> None:
+        """Take a packet that counts as so many bytes and segments, or drop it.
 
         A machine that looks `late_s` too late must not make the link slower: the transmitter may have begun with
         what came meanwhile. It must not make the way shorter either: that begins now at the earliest.
         """
         if self.is_cut or (self.loss and self._chance() < self.loss):
-            self.dropped += 1
+            self.dropped += segments
             return
         free_s, came_s = self._free_s, now_s - late_s
         if free_s <= came_s:
             free_s = came_s
         elif (free_s - now_s) * self.bandwidth_bps / 8 + size > self._limit_bytes:
-            self.dropped += 1
+            self.dropped += segments
             return
         self._free_s = free_s = free_s + size * 8 / self.bandwidth_bps
-        self._line.append((max(free_s, now_s) + self.latency_s, free_s, size, packet))
+        self._line.append((max(free_s, now_s) + self.latency_s, free_s, size, segments, packet))
 
     @property
     def due_s(self) -> float | None:
@@ -109,8 +116,8 @@ class Direction:
         """Return the packet that is due and count it; None if none is."""
         if not self._line or self._line[0][0] > now_s:
             return None
-        due_s, _, size, packet = self._line.popleft()
-        self.packets += 1
+        due_s, _, size, segments, packet = self._line.popleft()
+        self.packets += segments
         self.bytes += size
         self.greatest_lateness_s = max(self.greatest_lateness_s, now_s - due_s)
         return packet
@@ -125,7 +132,7 @@ class Direction:
         given = self.queue_bytes
         self._limit_bytes = queue_limit(self.latency_s, self.bandwidth_bps) if given is None else given
         if self.is_cut:
-            self.dropped += len(self._line)
+            self.dropped += sum(one[3] for one in self._line)
             self._line.clear()
             self._free_s = now_s
             return
@@ -133,11 +140,11 @@ class Direction:
         while self._line and self._line[-1][1] > now_s:
             waiting.append(self._line.pop())
         free_s = now_s
-        for number, (_, leaves_s, size, packet) in enumerate(reversed(waiting)):
+        for number, (_, leaves_s, size, segments, packet) in enumerate(reversed(waiting)):
             # The first is being sent: the old bandwidth says how much of it is still to go.
             bits = size * 8 if number else min(size * 8, (leaves_s - now_s) * old_bps)
             free_s += bits / self.bandwidth_bps
-            self._line.append((free_s + self.latency_s, free_s, size, packet))
+            self._line.append((free_s + self.latency_s, free_s, size, segments, packet))
         self._free_s = free_s
 
     def stats(self, now_s: float, fresh: bool) -> dict[str, Any]:
@@ -173,7 +180,9 @@ def enter_namespace(path: str) -> None:
 
 def _open_tun(device: str) -> int:
     descriptor = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-    fcntl.ioctl(descriptor, TUNSETIFF, struct.pack("16sH14x", device.encode("ascii"), IFF_TUN | IFF_NO_PI))
+    flags = IFF_TUN | IFF_NO_PI | IFF_VNET_HDR
+    fcntl.ioctl(descriptor, TUNSETIFF, struct.pack("16sH14x", device.encode("ascii"), flags))
+    fcntl.ioctl(descriptor, TUNSETVNETHDRSZ, struct.pack("=i", OFFLOAD.size))
     return descriptor
 
 
@@ -197,9 +206,9 @@ class LinkProcess:
         Raises:
             OSError: one of them cannot be opened.
         """
-        open_end, self._overhead = {"tun": (_open_tun, 0), "packet": (_open_packet, PACKET_OVERHEAD_BYTES)}[
-            spec["mode"]
-        ]
+        self._is_tun = spec["mode"] == "tun"
+        open_end = _open_tun if self._is_tun else _open_packet
+        self._overhead = OFFLOAD.size + (0 if self._is_tun else ETHERNET_BYTES)
         self._ends: list[int] = []
         home = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         for namespace, device in spec["ends"]:
@@ -211,6 +220,7 @@ class LinkProcess:
         os.close(home)
         seed = int(spec["seed"])
         self._ways = [Direction(spec["latency_s"], spec["bandwidth_bps"], 2 * seed + side) for side in (0, 1)]
+        self._set_offload()
         self._control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control.bind(spec["control"])
         self._control.listen(8)
@@ -218,6 +228,17 @@ class LinkProcess:
         self._callers: list[socket.socket] = []
         self._is_over = False
         self._is_realtime = _hurry()
+
+    def _set_offload(self) -> None:
+        """Let the kernel hand over whole trains of segments where a link is fast: each costs as much as one packet.
+
+        On a slow link a train would hold up what comes behind it for too long, and hardly fit into the queue.
+        """
+        if not self._is_tun:
+            return
+        for end, way in zip(self._ends, self._ways, strict=True):
+            is_fast = way.bandwidth_bps >= SEGMENTED_BPS
+            fcntl.ioctl(end, TUNSETOFFLOAD, TUN_F_CSUM | TUN_F_TSO4 if is_fast else 0)
 
     def carry(self) -> None:
         """Carry packets and answer until told to end, or until an end is gone."""
@@ -250,7 +271,13 @@ class LinkProcess:
             except OSError as error:
                 self._is_over = self._is_over or error.errno in GONE
                 return
-            way.offer(packet, len(packet) - self._overhead, time.monotonic(), late_s)
+            _, kind, headers, data, _, _ = OFFLOAD.unpack_from(packet)
+            size, segments = len(packet) - self._overhead, 1
+            if kind:  # a train: on the link each segment has headers of its own
+                headers = headers or SEGMENT_HEADERS_BYTES
+                segments = max(1, -(-(size - headers) // data))
+                size += (segments - 1) * headers
+            way.offer(packet, size, time.monotonic(), late_s, segments)
 
     def _let_out(self, way: Direction, end: int) -> None:
         for _ in range(BURST):
@@ -288,6 +315,7 @@ class LinkProcess:
                 side = request.pop("direction", None)
                 for way in self._ways if side is None else [self._ways[side]]:
                     way.set(now_s, **request)
+                self._set_offload()
             elif do == "end":
                 self._is_over = True
             elif do != "stats":
