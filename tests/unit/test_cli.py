@@ -20,6 +20,7 @@ FLAT = str(ROOT / "examples/fire/flat.yaml")
 COMMANDS = (
     ["score"], ["place"], ["compare"], ["draw"], ["sites", "import"], ["methods"], ["doctor"],
     ["inspect"], ["run"], ["profile"], ["feed"],
+    ["bench", "fire"], ["bench", "traffic"], ["bench", "offload"], ["bench", "cut"],
     ["testbed", "up"], ["testbed", "down"], ["testbed", "status"], ["testbed", "link"], ["testbed", "exec"],
 )  # fmt: skip
 SCORE_KEYS = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -13,9 +14,15 @@ import yaml
 
 from headwater.errors import BindError, SpecError
 from headwater.model.files import read_sites
+from headwater.model.project import Definition, Project
+from headwater.model.settings_file import Defined, read_settings, settle
+from headwater.model.sites import Site
 from headwater.serve import feed as feed_module
+from headwater.serve.arguments import Search
 from headwater.serve.feed import Record, feed, sent_records
 from headwater.serve.output import Output
+from headwater.serve.prepare import prepare
+from tests.unit import test_lanes as lanes
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SITES = {"readings": ("pi",), "fire": ("pi", "pi-a", "pi-b"), "traffic": ("edge-a", "edge-b", "edge-c")}
@@ -144,12 +151,90 @@ def test_sites_files_are_right(path: Path) -> None:
     assert len(sites.sites) in {3, 4}
 
 
+def test_the_testbed_of_ten_is_a_tree_that_gets_weaker_from_the_cloud_to_the_boxes() -> None:
+    path = EXAMPLES / "testbed" / "ten.yaml"
+    sites = read_sites(path.read_bytes(), str(path))
+    assert [site.kind for site in sites.sites] == ["root", *["middle"] * 4, *["leaf"] * 5]
+    assert len(sites.links) == len(sites.sites) - 1, "connected, as all sites files are, and without a ring"
+    for link in sites.links:
+        outer, inner = sites.by_name[link.a], sites.by_name[link.b]
+        for mine, next_in in zip(strength(outer), strength(inner), strict=True):
+            assert mine < next_in, f"{outer.name} is weaker than {inner.name}"
+    bandwidths_bps = [link.bandwidth_bps for link in sites.links]
+    assert bandwidths_bps == sorted(bandwidths_bps, reverse=True)
+    assert len(set(bandwidths_bps)) == 3
+
+
+def strength(site: Site) -> tuple[float, float, float]:
+    assert site.cores is not None
+    assert site.memory_bytes is not None
+    return site.speed * site.cores, site.memory_bytes, site.slots
+
+
+PAPER = EXAMPLES / "traffic" / "paper"
+# As jobs.py has them: `headwater inspect` shows it, but needs Spark.
+JOBS = (
+    lanes.one("taxis"),
+    lanes.one("clean", "taxis"),
+    lanes.one("forward", "clean"),
+    lanes.one("statistics", "clean", "aggregate", "watermark"),
+    lanes.one("merged", "forward", "aggregate", "watermark"),
+    lanes.sink("local_statistics", "statistics"),
+    lanes.sink("global_statistics", "merged"),
+)
+
+
+def paper_project() -> Project:
+    """The jobs with what headwater.yml says of them."""
+    file = PAPER / "headwater.yml"
+    settings = read_settings(file.read_bytes(), str(file), [job.name for job in JOBS])
+    settled = settle(settings, [Defined(job.name, job.reads, job.file, job.line) for job in JOBS], "unnamed")
+    definitions: tuple[Definition, ...] = tuple(replace(job, **settled.extras[job.name]._asdict()) for job in JOBS)
+    return Project(str(PAPER), settled.pipeline, definitions, "f", delivery=settings.delivery)
+
+
+EDGES = {f"edge-{letter}" for letter in "abc"}
+EDGE_JOBS = {"clean", "forward", "statistics", "local_statistics"}
+
+
+@pytest.mark.parametrize(
+    ("sites", "placement", "edges", "in_dc"),
+    [
+        ("sites.yaml", "fog.yaml", EDGES, set()),
+        ("sites.yaml", "cloud.yaml", EDGES, EDGE_JOBS),
+        ("one-edge.yaml", "local.yaml", {"edge-a"}, set()),
+        ("one-edge.yaml", "remote.yaml", {"edge-a"}, {"statistics", "local_statistics"}),
+    ],
+    ids=["fog", "cloud", "local", "remote"],
+)
+def test_placements_of_the_papers_jobs_are_valid_and_stay_in_the_real_time_lane(
+    sites: str, placement: str, edges: set[str], in_dc: set[str]
+) -> None:
+    found = prepare(paper_project(), str(PAPER / sites), str(PAPER / placement), Search(), None)
+    wanted = {"merged": "dc", "global_statistics": "dc"} | {f"taxis@{edge}": edge for edge in edges}
+    wanted |= {f"{job}@{edge}": "dc" if job in in_dc else edge for job in EDGE_JOBS for edge in edges}
+    assert found.placement == wanted
+    assert found.score.valid
+    assert not found.score.overloaded
+    assert not found.score.congested
+    assert {(part.lane, part.mode) for part in found.parts} == {("real-time", "update")}
+
+
+def test_the_papers_edges_are_equally_far_from_the_cloud() -> None:
+    links = [
+        (link.latency_s, link.bandwidth_bps)
+        for name in ("sites.yaml", "one-edge.yaml")
+        for link in read_sites((PAPER / name).read_bytes(), name).links
+    ]
+    assert links == [(0.02, 100e6)] * 4
+
+
 def test_fire_has_the_same_operators_and_numbers_in_both_forms() -> None:
     declared = yaml.safe_load((EXAMPLES / "fire" / "headwater.yml").read_text(encoding="utf-8"))["operators"]
     flat = (EXAMPLES / "fire" / "fire.yaml").read_text(encoding="utf-8")
     for name, operator in yaml.safe_load(flat)["operators"].items():
         wanted = {key: value for key, value in operator.items() if key not in {"source", "sink", "inputs"}}
-        # The paper's splitter gives a temperature by itself; a channel carries whole rows, so the filter makes it small.
+        # The paper's splitter gives a temperature alone; a channel carries whole rows, so the filter makes it small.
         for stream in operator.get("inputs", []):
             wanted |= {"size_factor": stream["size_factor"]} if isinstance(stream, dict) else {}
         assert declared[name.replace("-", "_")] == wanted, name

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from headwater.serve import cli_testbed
+from headwater.serve import cli_bench, cli_testbed
 from headwater.serve.cli_run import add_commands
 
 __all__ = ["app"]
@@ -37,6 +37,7 @@ or with:    headwater inspect examples/readings""",
 sites_app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help="Make sites files from other sources.")
 app.add_typer(sites_app, name="sites")
 app.add_typer(cli_testbed.app, name="testbed")
+app.add_typer(cli_bench.app, name="bench")
 
 PipelineFile = Annotated[
     str, typer.Argument(metavar="PIPELINE", help="Pipeline file, YAML or JSON; '-' for standard input.")

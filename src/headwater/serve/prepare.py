@@ -27,7 +27,7 @@ from headwater.serve.arguments import Search
 from headwater.serve.commands import searched
 from headwater.serve.load import shown_name
 
-__all__ = ["Prepared", "expanded", "kept_placement", "plan_object", "prepare"]
+__all__ = ["Prepared", "expanded", "kept_placement", "plan_object", "prepare", "prepared"]
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def expanded(project: Project, sites: Sites) -> Expanded:
 def prepare(
     project: Project, sites_file: str, placement_file: str | None, search: Search, kept: Mapping[str, str] | None
 ) -> Prepared:
-    """Return the placed and cut project.
+    """Return the project, placed and cut as files say.
 
     Args:
         project: As it was read.
@@ -67,15 +67,42 @@ def prepare(
         PlanError: no valid placement.
     """
     sites = read_sites(disk.read(sites_file), shown_name(sites_file))
+    if placement_file is None:
+        return prepared(project, sites, search, kept)
+    whole = expanded(project, sites)
+    text = disk.read(placement_file)
+    named = read_placement(text, shown_name(placement_file), whole.pipeline, sites, project.pipeline.by_name)
+    return prepared(project, sites, search, kept, named, f"given by {shown_name(placement_file)}")
+
+
+def prepared(
+    project: Project,
+    sites: Sites,
+    search: Search,
+    kept: Mapping[str, str] | None = None,
+    named: Mapping[str, str] | None = None,
+    because: str = "given",
+) -> Prepared:
+    """Return the placed and cut project.
+
+    Args:
+        project: As it was read.
+        sites: Where it may run.
+        search: How to search.
+        kept: Where an earlier run with the same state placed the instances; None: there was none.
+        named: Where operators or instances are to stand; None: search for it.
+        because: Why they are to stand there.
+
+    Raises:
+        SpecError: the placement differs from the one that the state belongs to.
+        PlanError: no valid placement.
+    """
     whole = expanded(project, sites)
     problem = Problem(whole.pipeline, sites)
-    if placement_file is not None:
-        text = disk.read(placement_file)
-        named = read_placement(text, shown_name(placement_file), whole.pipeline, sites, project.pipeline.by_name)
+    if named is not None:
         pinned = {one.name: one.at[0] for one in whole.pipeline.operators if one.at is not None and len(one.at) == 1}
         pinned = {name: site for name, site in pinned.items() if site in sites.by_name}
         chosen: Mapping[str, str] = spread({**pinned, **named}, whole)
-        because = f"given by {shown_name(placement_file)}"
     elif kept is not None and set(kept) == set(whole.instances) and set(kept.values()) <= set(sites.by_name):
         chosen, because = kept, "kept from the run before"
     else:

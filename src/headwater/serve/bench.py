@@ -1,0 +1,330 @@
+"""How is an experiment made of trials?
+
+An experiment brings a testbed up, measures its links, and then tries its cases in rounds, each round in an order of
+its own, so that what changes on the machine meanwhile meets all cases alike. Each trial is kept as JSON as soon as
+it is over. A trial on ground that was off is marked, not left out.
+
+    HW1320   a scale, number or time that an experiment cannot have, or examples that are not there
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import psutil
+
+from headwater.bind.jars import Jars
+from headwater.errors import BindError, Mistake, SpecError
+from headwater.model.project import Project
+from headwater.model.sites import Sites
+from headwater.model.units import Kind, show
+from headwater.serve import disk
+from headwater.serve.bench_report import Report, Table, shown, write_report
+from headwater.serve.output import Output
+from headwater.serve.progress import Teller, note
+from headwater.serve.reading import fetched_jars, made_archives
+from headwater.serve.trial import Outcome, Times, Trial, run_trial
+from headwater.testbed.bed import Bed
+from headwater.testbed.calibrate import Measured, calibrate
+
+__all__ = [
+    "Case",
+    "Keep",
+    "Options",
+    "Stage",
+    "check",
+    "finish",
+    "ground_table",
+    "marks",
+    "scaled",
+    "stage",
+    "step_name",
+    "wan_bytes",
+]
+
+RESULT = "result.json"
+FAR_S = 0.005  # one way; a link from here on is one of the wide-area network
+LATE_S, BEHIND_S = 0.02, 1.0  # a packet or a feed that is later than this marks its trial
+ATTEMPTS = 2  # of a trial whose brokers or runners do not start
+DONE = 0
+Streams = Mapping[str, Sequence[float]]  # latencies in seconds, by what they are of
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the user asked for."""
+
+    examples: str  # the folder with the projects
+    scale: float  # of the rates of the paper
+    repeat: int
+    times: Times
+    seed: int
+    out: str  # folder
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One of the things that an experiment compares."""
+
+    name: str
+    trial: Trial
+
+
+Keep = Callable[[str, int, Outcome], Mapping[str, Any]]  # what is kept of an outcome besides what all trials have
+
+
+def check(options: Options, *needed: str) -> None:
+    """Refuse what cannot be, before anything is started.
+
+    Raises:
+        SpecError: HW1320.
+    """
+    wrong = []
+    if not options.scale > 0:
+        wrong.append(f"--scale is {options.scale:g}; rates need more than 0 of those of the paper")
+    if options.repeat < 1:
+        wrong.append(f"--repeat is {options.repeat}; at least one round is needed")
+    if not options.times.watched_s > 0 or options.times.warm_s < 0:
+        wrong.append("--for and --warm are times: the first above 0, the second not below")
+    missing = [name for name in needed if not os.path.exists(os.path.join(options.examples, name))]
+    if missing:
+        wrong.append(
+            f"there is no '{os.path.join(options.examples, missing[0])}'; run this in Headwater's folder, or name its "
+            "examples with --examples"
+        )
+    if wrong:
+        raise SpecError(*(Mistake("HW1320", text) for text in wrong))
+    disk.check_writable(os.path.join(options.out, RESULT)) if os.path.isdir(options.out) else None
+
+
+def step_name(case: str, factor: float) -> str:
+    """Return how one step of a case is called.
+
+    >>> step_name("fog", 0.5)
+    'fog at 0.5'
+    """
+    return f"{case} at {factor:g}"
+
+
+def scaled(project: Project, scale: float) -> Project:
+    """Return a project whose sources give so many times their rate."""
+    operators = tuple(
+        replace(one, rate_rps=one.rate_rps * scale) if one.is_source else one for one in project.pipeline.operators
+    )
+    return replace(project, pipeline=replace(project.pipeline, operators=operators))
+
+
+class Stage:
+    """A testbed that is up and measured, on which cases are tried."""
+
+    def __init__(self, name: str, bed: Bed, jars: Jars, archives: Mapping[str, Path], options: Options) -> None:
+        """Take what trials need; `stage` makes it."""
+        self._name = name
+        self._jars = jars
+        self._archives = archives
+        self._options = options
+        self.bed = bed
+        self.ground: tuple[Measured, ...] = ()
+        self.begun_s = time.time()
+        self.kept: list[dict[str, Any]] = []  # of trials, as JSON has them
+
+    def measure(self, say: Callable[[str], None]) -> None:
+        """Measure delay and bandwidth of every link, one by one."""
+        self.ground = calibrate(self.bed, with_rate=True, say=say)
+
+    def rounds(self, path: str, cases: Sequence[Case], keep: Keep) -> dict[str, list[Outcome]]:
+        """Try every case in every round; return the outcomes by case, in the order of rounds.
+
+        Cases of one round with the same placement and feed are tried once, and share what came out. The steps of a
+        trial are cases of their own: `step_name`.
+
+        Raises:
+            BindError: a trial failed as often as it may.
+        """
+        found: dict[str, list[Outcome]] = {}
+        total, done = len(cases) * self._options.repeat, 0
+        with Teller(self._name) as teller:
+            for number in range(self._options.repeat):
+                order = list(cases)
+                random.Random(f"{self._options.seed}/{number}").shuffle(order)
+                tried: list[tuple[Case, tuple[Outcome, ...]]] = []
+                for case in order:
+                    shares = (outcomes for other, outcomes in tried if _is_alike(case.trial, other.trial))
+                    outcomes = next(shares, None)
+                    is_shared = outcomes is not None
+                    if outcomes is None:
+                        what, share = f"round {number + 1}, {case.name}", done / total
+                        note(f"{self._name}: {what} ({done + 1} of {total})")
+                        outcomes = self._tried(
+                            replace(case.trial, seed=self._options.seed + number),
+                            path,
+                            lambda text, what=what, share=share: teller.say(f"{what}: {text}", share),  # type: ignore[misc]
+                        )
+                    tried.append((case, outcomes))
+                    done += 1
+                    for outcome in outcomes:
+                        name = step_name(case.name, outcome.factor) if len(outcomes) > 1 else case.name
+                        found.setdefault(name, []).append(outcome)
+                        self._keep(name, number, outcome, is_shared, keep)
+        return found
+
+    def _tried(self, trial: Trial, path: str, say: Callable[[str], None]) -> tuple[Outcome, ...]:
+        for attempt in range(ATTEMPTS):
+            try:
+                return run_trial(trial, path, self.bed, self._jars, self._archives, say)
+            except BindError as error:
+                if attempt == ATTEMPTS - 1:
+                    raise
+                note(f"{error}; tried again")
+        raise AssertionError("unreachable")
+
+    def _keep(self, name: str, number: int, outcome: Outcome, is_shared: bool, keep: Keep) -> None:
+        self.kept.append(
+            {
+                "case": name,
+                "round": number,
+                "shares_trial": is_shared,
+                "marks": marks(outcome, self.ground),
+                "placement": dict(outcome.placement),
+                "predicted_rt_s": outcome.rt_s,
+                "start_s": round(outcome.start_s, 3),
+                "drain_s": round(outcome.drain_s, 3),
+                "watched_s": (outcome.end_ms - outcome.begin_ms) / 1000,
+                "wan_bytes": wan_bytes(outcome, self.bed.sites),
+                "links": [{"from": a, "to": b, "bytes": size} for (a, b), size in outcome.link_bytes.items()],
+                "greatest_lateness_s": outcome.lateness_s,
+                "cores": {site: round(used, 4) for site, used in outcome.cores.items()},
+                "fed": [asdict(one) for one in outcome.fed],
+                "delays": [asdict(one) for one in outcome.ground],
+                "warnings": list(outcome.warnings),
+                **keep(name, number, outcome),
+            }
+        )
+        folder = Path(self._options.out)
+        folder.mkdir(parents=True, exist_ok=True)
+        disk.write_text(str(folder / RESULT), json.dumps(self.result(), indent=1))
+
+    def result(self) -> dict[str, Any]:
+        """Return everything so far, as JSON has it."""
+        options, status = self._options, self.bed.status()
+        return {
+            "experiment": self._name,
+            "scale": options.scale,
+            "repeat": options.repeat,
+            "warm_s": options.times.warm_s,
+            "watched_s": options.times.watched_s,
+            "seed": options.seed,
+            "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.begun_s)),
+            "seconds": round(time.time() - self.begun_s, 1),
+            "machine": {
+                "cores": len(os.sched_getaffinity(0)),
+                "memory_bytes": psutil.virtual_memory().total,
+                "system": f"{platform.system()} {platform.release()}",
+                "python": platform.python_version(),
+            },
+            "testbed": {"tier": status.tier, "because": status.because},
+            "ground": [asdict(one) for one in self.ground],
+            "trials": self.kept,
+        }
+
+
+@contextmanager
+def stage(name: str, sites: Sites, options: Options) -> Iterator[Stage]:
+    """Bring the testbed of an experiment up, measure it, and remove it afterwards.
+
+    Raises:
+        BindError: HW4901, this machine cannot carry a testbed; what else a testbed can raise.
+    """
+    jars = fetched_jars()
+    archives = made_archives(jars)
+    bed = Bed(f"{name}{os.getpid()}", sites)
+    before = {number: signal.signal(number, _end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        with Teller("testbed") as teller:
+            bed.up(lambda text: teller.say(text, None))
+            made = Stage(name, bed, jars, archives, options)
+            note(f"{name}: measuring {len(sites.links)} links")
+            made.measure(lambda text: teller.say(text, None))
+        yield made
+    finally:
+        bed.down()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    """End as Ctrl-C does: what was started is ended first."""
+    del number, frame
+    raise KeyboardInterrupt
+
+
+def finish(report: Report, made: Stage, options: Options, output: Output, verdicts: Mapping[str, Any]) -> int:
+    """Write result and report, show them, and return the exit code."""
+    folder = Path(options.out)
+    result = {**made.result(), "verdicts": dict(verdicts), "sentences": list(report.sentences)}
+    folder.mkdir(parents=True, exist_ok=True)
+    disk.write_text(str(folder / RESULT), json.dumps(result, indent=1))
+    page = write_report(report, folder)
+    summary = {key: value for key, value in result.items() if key not in {"trials", "ground"}}
+    output.answer({**summary, "report": str(page), "result": str(folder / RESULT)}, *shown(report))
+    note(f"report written to {page}, all figures to {folder / RESULT}")
+    return DONE
+
+
+def wan_bytes(outcome: Outcome, sites: Sites) -> int:
+    """Return what the links of the wide-area network carried in the watched stretch, both ways together."""
+    far = {frozenset((link.a, link.b)) for link in sites.links if link.latency_s >= FAR_S}
+    return sum(size for way, size in outcome.link_bytes.items() if frozenset(way) in far)
+
+
+def marks(outcome: Outcome, ground: Sequence[Measured]) -> list[str]:
+    """Return what was wrong with the ground of a trial; nothing, if it was as it should be."""
+    found = [f"{_told(one)} before this trial" for one in outcome.ground if one.is_off]
+    found += [f"{_told(one)} before the experiment" for one in ground if one.is_off]
+    if outcome.lateness_s > LATE_S:
+        found.append(f"a packet came out {show(outcome.lateness_s, 'time')} too late")
+    late = [one for one in outcome.fed if one.behind_s > BEHIND_S]
+    found += [f"the feed of site '{one.site}' was {show(one.behind_s, 'time')} behind" for one in late]
+    return found
+
+
+def ground_table(made: Stage) -> Table:
+    """Return what was measured of the links before the experiment, and which trials are marked."""
+    marked = [f"{one['case']} in round {one['round'] + 1} ({one['marks'][0]})" for one in made.kept if one["marks"]]
+    rows = tuple(
+        (
+            f"{one.origin} to {one.target}",
+            one.what,
+            show(one.asked, _kind(one)),
+            "nothing came" if one.found is None else show(float(f"{one.found:.4g}"), _kind(one)),
+            "off" if one.is_off else "",
+        )
+        for one in made.ground
+    )
+    note = "Delays may be 2 ms and 5 % too long, rates 5 % off; packets 20 ms late and feeds 1 s behind mark a trial."
+    note += f" Marked: {'; '.join(marked)}." if marked else " No trial is marked."
+    return Table("The ground", ("link", "what", "asked", "measured", ""), rows, note)
+
+
+def _told(one: Measured) -> str:
+    found = "nothing" if one.found is None else show(float(f"{one.found:.4g}"), _kind(one))
+    return f"{one.what} from '{one.origin}' to '{one.target}' was {found}, not {show(one.asked, _kind(one))},"
+
+
+def _kind(one: Measured) -> Kind:
+    return "time" if one.what == "delay" else "bandwidth"
+
+
+def _is_alike(one: Trial, other: Trial) -> bool:
+    return (one.prepared.placement, one.sources, one.steps) == (other.prepared.placement, other.sources, other.steps)
