@@ -6,7 +6,7 @@ FIRE := examples/fire/fire.yaml examples/fire/flat.yaml
 FAST := $(wildcard tests/test_layers.py tests/test_public.py tests/unit tests/law tests/golden)
 WHOLE := $(wildcard tests/story/test_place_story.py tests/docs)
 REAL := $(wildcard tests/contract)
-RUNS := $(wildcard tests/story/test_run_story.py tests/story/test_testbed_story.py)
+RUNS := $(wildcard tests/story/test_run_story.py tests/story/test_testbed_story.py tests/story/test_bench_story.py)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo place test check spark fmt lint golden law bench docs clean
@@ -17,7 +17,7 @@ help: ## print this list
 setup: ## make .venv with everything in it; does nothing when it is up to date
 	@sh tools/setup.sh
 
-demo: setup ## run the fire pipeline across three sites for a minute, with a live table and a picture
+demo: setup ## run the fire pipeline over an emulated thin link, all in the data centre and placed, and compare
 	@sh tools/demo.sh
 
 place: setup ## place the fire example with every method and draw the best placement

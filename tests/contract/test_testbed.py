@@ -8,12 +8,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -299,3 +301,39 @@ def test_a_link_also_works_on_interfaces_that_are_there(tmp_path: Path) -> None:
         assert network.ask_link(tmp_path / "l0.sock", {"do": "end"})["directions"][0]["bytes"] > 100_000
     finally:
         bed.down()
+
+
+def send_all(sender: socket.socket, data: bytes) -> None:
+    sender.sendall(data)
+    sender.shutdown(socket.SHUT_WR)
+
+
+@pytest.mark.parametrize("bandwidth_bps", [100e6, 10e6], ids=["in trains of segments", "packet by packet"])
+def test_a_stream_arrives_as_it_was_sent_while_the_link_changes(bed: Bed, bandwidth_bps: float) -> None:
+    def make() -> socket.socket:
+        return socket.socket()
+
+    sent = random.Random(7).randbytes(1_500_000)
+    got = bytearray()
+    bed.change("cloud", "north", bandwidth_bps=bandwidth_bps)
+    with network.inside(bed.layout.namespace("north"), make) as server:
+        server.bind((bed.layout.address("north"), 0))
+        server.listen()
+        with network.inside(bed.layout.namespace("cloud"), make) as sender:
+            sender.connect(server.getsockname())
+            receiver, _ = server.accept()
+            with receiver:
+                thread = threading.Thread(target=send_all, args=(sender, sent))
+                thread.start()
+                try:
+                    while chunk := receiver.recv(65_536):
+                        if len(got) < len(sent) / 2 <= len(got) + len(chunk):
+                            bed.change("cloud", "north", bandwidth_bps=110e6 - bandwidth_bps)
+                        got += chunk
+                finally:
+                    thread.join()
+                    bed.change("cloud", "north", bandwidth_bps=100e6)
+    assert bytes(got) == sent
+    carried = next(one for one in bed.traffic() if (one.origin, one.target) == ("cloud", "north"))
+    assert carried.bytes >= len(sent) * 1500 / 1448, "every segment has headers of its own"
+    assert carried.packets >= len(sent) / 1448

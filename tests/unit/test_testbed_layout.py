@@ -18,7 +18,6 @@ from headwater.model.sites import Link, Site, Sites
 from headwater.testbed import network
 from headwater.testbed.bed import Bed, quotas
 from headwater.testbed.calibrate import is_delay_off, is_rate_off
-from headwater.testbed.ground import Ground, choose
 from headwater.testbed.link_process import LEAST_QUEUE_BYTES, Direction, queue_limit
 from headwater.testbed.network import LinkState, lay_out, netem_command, netem_counts, next_hops
 
@@ -73,7 +72,7 @@ def test_a_name_that_could_be_anything_else_than_a_name_is_refused(name: str) ->
 def test_names_of_sites_never_reach_a_command() -> None:
     evil = "x; rm -rf / \n ../.."
     layout = lay_out("city", network_of((evil, "hub", MS)), 0)
-    commands = [*network.root_commands(layout, True), *network.site_commands(layout, "hub", "cubic")]
+    commands = [*network.root_commands(layout, "netem"), *network.site_commands(layout, "hub", "cubic", "netem")]
     commands += [netem_command(layout.wires[0], LinkState(MS, 1e6)), network.hosts_file(layout, "hub", "box")]
     assert not [command for command in commands if "rm" in command]
 
@@ -122,19 +121,19 @@ def test_packets_that_follow_the_next_hops_arrive(data: st.DataObject) -> None:
 
 
 def test_a_site_reaches_neighbours_directly_and_others_over_them() -> None:
-    commands = network.site_commands(lay_out("city", CHAIN, 3), "pi", "cubic")
+    commands = network.site_commands(lay_out("city", CHAIN, 3), "pi", "cubic", "tun")
     assert "addr add 10.78.0.3/32 dev lo" in commands
     assert "link set dev l1 txqueuelen 2000 up" in commands
     assert "route replace 10.78.0.2/32 dev l1 src 10.78.0.3 congctl cubic" in commands
     assert "route replace 10.78.0.1/32 via 10.78.0.2 dev l1 onlink src 10.78.0.3 congctl cubic" in commands
     assert "route add 10.79.3.1/32 dev manage src 10.79.3.4" in commands
-    plain = network.site_commands(lay_out("city", CHAIN, 3), "pi", None)
+    plain = network.site_commands(lay_out("city", CHAIN, 3), "pi", None, "tun")
     assert not [command for command in plain if "congctl" in command]
 
 
 def test_the_management_network_joins_no_two_sites() -> None:
     layout = lay_out("city", CHAIN, 3)
-    commands = network.root_commands(layout, False)
+    commands = network.root_commands(layout, "tun")
     isolated = [command for command in commands if command.endswith("isolated on")]
     assert isolated == [f"link set dev {layout.port(site)} type bridge_slave isolated on" for site in layout.sites]
     assert not [command for command in commands if "l0" in command]
@@ -142,7 +141,7 @@ def test_the_management_network_joins_no_two_sites() -> None:
 
 def test_two_beds_share_no_name() -> None:
     first, second = lay_out("a", CHAIN, 0), lay_out("a-1", CHAIN, 1)
-    assert not {*network.root_commands(first, False)} & {*network.root_commands(second, False)}
+    assert not {*network.root_commands(first, "tun")} & {*network.root_commands(second, "tun")}
     assert not network.namespace_pattern("a").fullmatch(second.namespace("pi"))
 
 
@@ -162,7 +161,7 @@ def test_netem_is_told_delay_rate_loss_and_a_queue_that_holds_what_is_under_way(
     )
     assert netem_command(wire, replace(state, is_cut=True)).endswith("loss 100.000000%")
     assert "link add name l0 netns hw-city-0 type veth peer name l0 netns hw-city-1" in network.root_commands(
-        lay_out("city", CHAIN, 0), True
+        lay_out("city", CHAIN, 0), "netem"
     )
 
 
@@ -208,6 +207,19 @@ def test_a_full_queue_drops_the_last() -> None:
     assert way.stats(0.0, False)["backlog_bytes"] == 2000
     way.offer(b"4", 1000, 0.001)  # one has been sent meanwhile
     assert way.dropped == 1
+
+
+def test_a_train_of_segments_counts_as_all_of_them() -> None:
+    way = Direction(0.0, 8e6, seed=1)
+    way.set(0.0, queue_bytes=2500)
+    way.offer(b"train", 2000, 0.0, segments=3)
+    way.offer(b"another", 2000, 0.0, segments=4)  # does not fit any more
+    assert way.dropped == 4
+    assert way.take(1.0) == b"train"
+    assert way.packets == 3
+    way.offer(b"third", 1000, 1.0, segments=2)
+    way.set(1.0, is_cut=True)
+    assert way.dropped == 6
 
 
 def test_the_queue_limit_follows_the_link_and_never_becomes_tiny() -> None:
@@ -277,30 +289,6 @@ def test_the_strongest_site_gets_the_machine_and_the_ratios_stay() -> None:
     assert quotas(sites, 4.0) == {"big": 4.0, "small": 0.5, "any": None}
     assert quotas(sites, 4.0, scale=0.1) == {"big": 1.6, "small": 0.2, "any": None}
     assert quotas(Sites((Site("any"),), ()), 4.0) == {"any": None}
-
-
-GROUND = Ground(True, True, True, True, True, True, 1)
-
-
-@pytest.mark.parametrize(
-    ("ground", "tier"),
-    [
-        (GROUND, "netem"),
-        (replace(GROUND, has_netem=False), "links"),
-        (replace(GROUND, has_netem=False, has_tun=False), "user namespaces"),
-        (replace(GROUND, is_root=False, has_namespaces=False), "user namespaces"),
-        (replace(GROUND, has_namespaces=False, has_user_namespaces=False), "loopback"),
-    ],
-)
-def test_the_tier_is_the_best_that_the_ground_carries(ground: Ground, tier: str) -> None:
-    assert choose(ground)[0] == ground.tier == tier
-    assert ground.is_enough == (tier in {"netem", "links"})
-
-
-def test_a_machine_that_cannot_is_told_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headwater.testbed.bed.probe", lambda: replace(GROUND, is_root=False))
-    with pytest.raises(BindError, match=r"HW4901 .*not root.*Run as root"):
-        Bed("city", CHAIN).up()
 
 
 def test_a_measured_link_is_off_beyond_the_slack() -> None:

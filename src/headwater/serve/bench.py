@@ -37,15 +37,19 @@ from headwater.serve.reading import fetched_jars, made_archives
 from headwater.serve.trial import Outcome, Times, Trial, run_trial
 from headwater.testbed.bed import Bed
 from headwater.testbed.calibrate import Measured, calibrate
+from headwater.testbed.ground import way_in
+from headwater.testbed.private import become
 
 __all__ = [
     "Case",
     "Keep",
     "Options",
     "Stage",
+    "begin",
     "check",
     "finish",
     "ground_table",
+    "in_rounds",
     "marks",
     "scaled",
     "stage",
@@ -58,7 +62,7 @@ FAR_S = 0.005  # one way; a link from here on is one of the wide-area network
 LATE_S, BEHIND_S = 0.02, 1.0  # a packet or a feed that is later than this marks its trial
 ATTEMPTS = 2  # of a trial whose brokers or runners do not start
 DONE = 0
-Streams = Mapping[str, Sequence[float]]  # latencies in seconds, by what they are of
+STEP = " at "  # in the name of a step, between case and factor
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +112,32 @@ def check(options: Options, *needed: str) -> None:
     disk.check_writable(os.path.join(options.out, RESULT)) if os.path.isdir(options.out) else None
 
 
+def begin(options: Options, *needed: str) -> None:
+    """Refuse what cannot be; a user who is not root goes on in namespaces of their own.
+
+    Raises:
+        SpecError: HW1320.
+        BindError: HW4901, this machine cannot carry a testbed.
+    """
+    check(options, *needed)
+    way = way_in()
+    made_archives(fetched_jars())
+    if way:  # not before the jars are here: there is no way to the internet in there
+        become(way)
+
+
 def step_name(case: str, factor: float) -> str:
     """Return how one step of a case is called.
 
     >>> step_name("fog", 0.5)
     'fog at 0.5'
     """
-    return f"{case} at {factor:g}"
+    return f"{case}{STEP}{factor:g}"
+
+
+def in_rounds(options: Options) -> str:
+    """Return in how many rounds an experiment goes, in words."""
+    return f"{options.repeat} rounds" if options.repeat > 1 else "1 round"
 
 
 def scaled(project: Project, scale: float) -> Project:
@@ -177,7 +200,8 @@ class Stage:
                         name = step_name(case.name, outcome.factor) if len(outcomes) > 1 else case.name
                         found.setdefault(name, []).append(outcome)
                         self._keep(name, number, outcome, is_shared, keep)
-        return found
+        places = [case.name for case in cases]
+        return dict(sorted(found.items(), key=lambda one: places.index(one[0].partition(STEP)[0])))
 
     def _tried(self, trial: Trial, path: str, say: Callable[[str], None]) -> tuple[Outcome, ...]:
         for attempt in range(ATTEMPTS):

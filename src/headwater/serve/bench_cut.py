@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from headwater.errors import Mistake, SpecError
-from headwater.serve.bench import Case, Options, Stage, check, finish, ground_table, stage
+from headwater.serve.bench import Case, Options, Stage, begin, finish, ground_table, in_rounds, stage
 from headwater.serve.bench_figures import estimate, in_ms, median
 from headwater.serve.bench_fire import ALERTS, TEMPERATURES, ledger
 from headwater.serve.bench_offload import BOX, fire_on_thin_link
@@ -37,7 +37,7 @@ def bench_cut(options: Options, cut_s: float, output: Output) -> int:
         SpecError: HW1320, and those of the example's files.
         BindError: HW4901, HW4605, and what starting brokers and runners can raise.
     """
-    check(options, "fire/spark-pipeline.yml", "fire/thin.yaml", "fire/fire.profile", "fire/records.py")
+    begin(options, "fire/spark-pipeline.yml", "fire/thin.yaml", "fire/fire.profile", "fire/records.py")
     if not 0 < cut_s <= options.times.watched_s - LATER_S:
         raise SpecError(
             Mistake("HW1320", f"--cut is {cut_s:g} s; it takes more than 0 and {LATER_S:g} s less than --for")
@@ -73,6 +73,7 @@ class _Cutter:
         rows = _after_begin(outcome)
         return {
             "ledger": ledger(outcome),
+            "latencies_s": [round(one.latency_s, 4) for one in rows],
             "caught_up_s": caught_up_s(rows, outcome.begin_ms + int(LATER_S * 1000), back_ms),
             "restored_ms": back_ms - outcome.begin_ms,
         }
@@ -132,6 +133,6 @@ def _report(
         "age of a record when it is written", "lines", "s", {"fire": sorted(points)}, "s, when the record was born"
     )
     verdicts = {"owed": owed, "lost": lost, "doubled": doubled, "caught_up_s": caught.mean, "cut_s": cut_s}
-    title = f"A link cut for {cut_s:g} s, {options.repeat} rounds"
+    title = f"A link cut for {cut_s:g} s, {in_rounds(options)}"
     picture = Picture("cut", f"Fire detection while a link is cut for {cut_s:g} s", (panel,))
     return Report(title, (sentence,), (table, ground_table(made)), (picture,)), verdicts

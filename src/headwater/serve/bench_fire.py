@@ -21,7 +21,7 @@ from headwater.model.files import read_sites
 from headwater.model.units import show
 from headwater.serve import disk
 from headwater.serve.arguments import Search
-from headwater.serve.bench import Case, Options, Stage, check, finish, ground_table, scaled, stage, wan_bytes
+from headwater.serve.bench import Case, Options, Stage, begin, finish, ground_table, in_rounds, scaled, stage, wan_bytes
 from headwater.serve.bench_figures import Estimate, estimate, in_ms, median, paired, percent_lower, quantile
 from headwater.serve.bench_report import Panel, Picture, Report, Table
 from headwater.serve.feed import sent_records
@@ -56,7 +56,7 @@ def bench_fire(options: Options, output: Output) -> int:
         BindError: HW4901, HW4605, and what starting brokers and runners can raise.
     """
     folder = os.path.join(options.examples, "fire")
-    check(options, "fire/spark-pipeline.yml", "fire/flat.yaml", "fire/fire.profile", "fire/records.py")
+    begin(options, "fire/spark-pipeline.yml", "fire/flat.yaml", "fire/fire.profile", "fire/records.py")
     file = os.path.join(folder, "flat.yaml")
     sites = read_sites(disk.read(file), shown_name(file))
     project = with_profile(read(folder, fetched_jars()), os.path.join(folder, "fire.profile"))
@@ -192,7 +192,7 @@ def _report(outcomes: Mapping[str, list[Outcome]], made: Stage, options: Options
         )
         for stream, (_, _, figure) in STREAMS.items()
     )
-    title = f"Fire: five methods of placement, {options.scale:g} of the paper's rates, {options.repeat} rounds"
+    title = f"Fire: five methods of placement, {options.scale:g} of the paper's rates, {in_rounds(options)}"
     picture = Picture("fire", "End-to-end latency by method of placement", panels)
     return Report(title, sentences, tables, (picture,)), verdicts
 

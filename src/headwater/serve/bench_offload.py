@@ -17,7 +17,7 @@ from headwater.model.sites import Sites
 from headwater.model.units import show
 from headwater.serve import disk
 from headwater.serve.arguments import Search
-from headwater.serve.bench import Case, Options, Stage, check, finish, ground_table, scaled, stage, wan_bytes
+from headwater.serve.bench import Case, Options, Stage, begin, finish, ground_table, in_rounds, scaled, stage, wan_bytes
 from headwater.serve.bench_figures import Estimate, estimate, in_ms, median, quantile
 from headwater.serve.bench_fire import ALERTS, TEMPERATURES, ledger
 from headwater.serve.bench_report import Panel, Picture, Report, Table
@@ -73,7 +73,7 @@ def bench_offload(options: Options, output: Output) -> int:
         SpecError: HW1320, and those of the example's files.
         BindError: HW4901, HW4605, and what starting brokers and runners can raise.
     """
-    check(options, "fire/spark-pipeline.yml", "fire/thin.yaml", "fire/fire.profile", "fire/records.py")
+    begin(options, "fire/spark-pipeline.yml", "fire/thin.yaml", "fire/fire.profile", "fire/records.py")
     placed = fire_on_thin_link(options)
     cases = [Case(CENTRAL, placed.central), Case(MOVED, placed.moved)]
     with stage("offload", placed.sites, options) as made:
@@ -167,7 +167,7 @@ def _report(
         "lost": lost,
         "doubled": doubled,
     }
-    title = f"Offload: {options.scale:g} of the paper's rates, {options.repeat} rounds"
+    title = f"Offload: {options.scale:g} of the paper's rates, {in_rounds(options)}"
     return Report(title, sentences, tables, (picture,)), verdicts
 
 

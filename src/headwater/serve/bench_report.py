@@ -25,6 +25,7 @@ __all__ = ["Panel", "Picture", "Report", "Table", "draw", "markdown", "shown", "
 
 PAGE = "report.md"
 PANEL_WIDTH, HEIGHT = 5.0, 3.8  # inches
+MOST_BESIDE = 3  # panels in a row
 GRID = "#d9dee4"
 COLOURS = ("#2a6f97", "#e07a5f", "#6a994e", "#9d6b9e", "#bc9a3c", "#5f6c7b", "#c05780")
 
@@ -114,13 +115,18 @@ def draw(picture: Picture, path: str) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 - a second to load
     from matplotlib.figure import Figure  # noqa: PLC0415
 
-    figure = Figure(figsize=(PANEL_WIDTH * len(picture.panels), HEIGHT), layout="constrained")
+    rows = -(-len(picture.panels) // MOST_BESIDE)
+    columns = -(-len(picture.panels) // rows)
+    figure = Figure(figsize=(PANEL_WIDTH * columns, HEIGHT * rows), layout="constrained")
     FigureCanvasAgg(figure)
-    for place, panel in zip(figure.subplots(1, len(picture.panels), squeeze=False)[0], picture.panels, strict=True):
+    for place, panel in zip(figure.subplots(rows, columns, squeeze=False).flat, picture.panels, strict=False):
         {"boxes": _boxes, "lines": _lines, "bars": _bars}[panel.kind](place, panel)
         place.set(title=plain(panel.title), xlabel=plain(panel.x), ylabel=plain(panel.y))
         if panel.is_log:
             place.set_yscale("log")
+            for axis_ticks in (place.yaxis.set_major_formatter, place.yaxis.set_minor_formatter):
+                axis_ticks(lambda value, _: f"{value:g}" if f"{value:g}"[0] in "125" else "")
+            place.tick_params(axis="y", which="minor", labelsize=7)
         place.grid(visible=True, axis="y", color=GRID, linewidth=0.6)
         place.set_axisbelow(True)
         for side in ("top", "right"):
@@ -160,8 +166,11 @@ def _bars(place: Axes, panel: Panel) -> None:
     names = list(panel.series)
     values = [panel.series[name][0] for name in names]
     errors = [panel.series[name][1] for name in names]
-    place.bar([plain(name) for name in names], values, yerr=errors if any(errors) else None, capsize=4,
-              color=_colours(len(names)), width=0.6)  # fmt: skip
+    kinds = list(dict.fromkeys(name.rpartition("\n")[2] for name in names))  # bars of one case have one colour
+    colours = [COLOURS[kinds.index(name.rpartition("\n")[2]) % len(COLOURS)] for name in names]
+    labels = [plain(name, keep="\n") for name in names]
+    place.bar(labels, values, yerr=errors if any(errors) else None, capsize=4, color=colours, width=0.6)
+    place.tick_params(axis="x", labelsize=8)
     for number, value in enumerate(values):
         place.annotate(f"{value:.3g}", (number, value), ha="center", va="bottom", fontsize=8)
 

@@ -18,7 +18,7 @@ from headwater.model.project import Project
 from headwater.model.sites import Sites
 from headwater.serve import disk
 from headwater.serve.arguments import Search
-from headwater.serve.bench import Case, Options, Stage, check, finish, ground_table, scaled, stage, step_name
+from headwater.serve.bench import Case, Options, Stage, begin, finish, ground_table, in_rounds, scaled, stage, step_name
 from headwater.serve.bench_figures import estimate, in_ms, median, paired
 from headwater.serve.bench_report import Panel, Picture, Report, Table
 from headwater.serve.feed import sent_records
@@ -46,7 +46,7 @@ def bench_traffic(options: Options, output: Output) -> int:
     """
     folder = os.path.join(options.examples, "traffic", "paper")
     names = ("local.yaml", "remote.yaml", "fog.yaml", "cloud.yaml", "sites.yaml", "one-edge.yaml", "spark-pipeline.yml")
-    check(options, "traffic/records.py", *(f"traffic/paper/{name}" for name in names))
+    begin(options, "traffic/records.py", *(f"traffic/paper/{name}" for name in names))
     project = read(folder, fetched_jars())
     three, one = (_sites(os.path.join(folder, name)) for name in ("sites.yaml", "one-edge.yaml"))
     cases = [
@@ -229,7 +229,7 @@ def _report(outcomes: Mapping[str, list[Outcome]], made: Stage, options: Options
         "lost": lost,
         "doubled": doubled,
     }
-    title = f"Traffic: {options.repeat} rounds; fog and cloud at {options.scale:g} of the paper's rates"
+    title = f"Traffic: {in_rounds(options)}; fog and cloud at {options.scale:g} of the paper's rates"
     return Report(title, sentences, tables, (picture,)), verdicts
 
 

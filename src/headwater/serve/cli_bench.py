@@ -22,7 +22,7 @@ app = typer.Typer(
 
 Each brings up a wide-area network of unequal machines on this one, runs
 the example under each placement in several rounds, and writes a report
-with pictures. Needs root.""",
+with pictures. Without root, links are emulated and machines are not.""",
 )
 Examples = Annotated[str, typer.Option(metavar="DIR", help="Where the examples are.")]
 Scale = Annotated[

@@ -93,7 +93,8 @@ def run(
         str | None, typer.Option(metavar="FILE", help="At the end, draw rates and latencies here: .svg or .png.")
     ] = None,
     emulate: Annotated[
-        bool, typer.Option("--emulate", help="With links and machines as slow as the sites file says; needs root.")
+        bool,
+        typer.Option("--emulate", help="Links and machines as slow as the sites file says; without root only links."),
     ] = False,
     json: JsonLines = False,
 ) -> None:

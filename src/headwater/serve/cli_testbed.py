@@ -18,7 +18,8 @@ app = typer.Typer(
     help="""Emulate a wide-area network of unequal machines on this one.
 
 Every site of a sites file gets a network of its own, every link its delay
-and bandwidth, every machine its share of processors and memory. Needs root.""",
+and bandwidth, every machine its share of processors and memory. Needs root;
+without, 'headwater run --emulate' makes one for itself, with links only.""",
 )
 SitesFile = Annotated[str, typer.Argument(metavar="SITES", help="Sites file, YAML or JSON; '-' for standard input.")]
 Name = Annotated[str, typer.Option("--name", help="Which testbed: several may be up at once.")]

@@ -38,7 +38,7 @@ class Check:
     wanted: str
     ok: bool
     needed: bool  # whether the commands of this version need it
-    how: str = ""  # how to get it, when it is not ok
+    how: str = ""  # how to get it, when it is not ok; else what is good to know of it
 
 
 def doctor(output: Output, compile_now: bool = False, prepare_now: bool = False) -> int:
@@ -84,7 +84,16 @@ def _run_time() -> tuple[Check, ...]:
         is_made = archive.are_made()
         state = "made" if is_made else "not made"
         found.append(Check("java archives", state, "made, for a quick start", is_made, False, "" if is_made else how))
-    return tuple(found)
+    return (*found, _testbed())
+
+
+def _testbed() -> Check:
+    """Return which kind of testbed this machine can carry, and why that one."""
+    ground = importlib.import_module("headwater.testbed.ground")
+    tier, because = ground.choose(ground.probe())
+    best, next_best, third, none = ground.TIERS
+    wanted = f"{best}, else {next_best}, else {third}"
+    return Check("testbed", tier, wanted, tier != none, False, because)
 
 
 def pinned(requirement: str) -> tuple[str, str | None] | None:

@@ -39,6 +39,7 @@ from headwater.model.units import show
 from headwater.serve.output import Output
 from headwater.serve.progress import Teller, note
 from headwater.serve.render import simple_table
+from headwater.serve.testbed import go_where_it_is
 
 __all__ = ["Record", "feed", "running_brokers", "sent_records"]
 
@@ -221,6 +222,8 @@ def running_brokers(
         if ready is None:
             text = "no run is ready with this state folder; start 'headwater run' with it and wait until it is ready"
             raise _wrong("HW1705", text, state)
+        if "testbed" in ready:
+            go_where_it_is(ready["testbed"])
         known = {**ready["brokers"], **named}
         sources = sources or sorted({one["site"] for one in ready["fragments"] if one["has_source"]})
     unknown = [site for site in sites if site not in known]

@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import json
 import os
+import shlex
 import shutil
 import signal
 import tempfile
@@ -33,6 +34,8 @@ from headwater.serve.profile import with_profile
 from headwater.serve.progress import Teller, note
 from headwater.serve.reading import fetched_jars, made_archives, read
 from headwater.testbed.bed import Bed
+from headwater.testbed.ground import way_in
+from headwater.testbed.private import become, is_private, join_words
 from headwater.testbed.shares import fitting_scale, machine_cores
 
 __all__ = ["Options", "run"]
@@ -61,8 +64,11 @@ class Options:
 
 def run(options: Options, screen: Screen) -> int:
     """Run the project until the time is over or the user ends it; return the exit code."""
+    way = way_in() if options.is_emulated else ()
     jars = fetched_jars()
     archives = made_archives(jars)
+    if way:  # not before the jars are here: there is no way to the internet in there
+        become(way)
     project = with_profile(read(options.project, jars), options.profile)
     with _state(options.state) as folder:
         deployment = folder / "deployment.json"
@@ -137,9 +143,8 @@ class _Run:
                 }
                 if self._bed is not None:
                     ready["testbed"] = self._bed.name
-                if self._bed is not None:
                     # From now on: a start under the limits of a small box takes minutes.
-                    ready["cores"] = self._bed.limit(_scale(self._prepared))
+                    ready["cores"] = _limits(self._bed, self._prepared)
                 _write(self._folder / "ready.json", json.dumps(ready, indent=1))
                 self._screen.ready(ready)
                 begun_s = time.monotonic()
@@ -266,6 +271,13 @@ def _scale(prepared: Prepared) -> float:
     return fitting_scale(hosts, machine_cores(), LEAST_CORES)
 
 
+def _limits(bed: Bed, prepared: Prepared) -> dict[str, float | None]:
+    """Limit the sites, if that is possible, and return to how many cores; None: to all there are."""
+    if bed.can_limit:
+        return bed.limit(_scale(prepared))
+    return dict.fromkeys(prepared.sites.by_name)
+
+
 @contextlib.contextmanager
 def _bed(options: Options, prepared: Prepared) -> Iterator[Bed | None]:
     """Give a testbed for this run, if one is wanted, and remove it afterwards."""
@@ -280,6 +292,10 @@ def _bed(options: Options, prepared: Prepared) -> Iterator[Bed | None]:
     try:
         with Teller("testbed") as teller:
             bed.up(lambda text: teller.say(text, None))
+        if not bed.can_limit:
+            note("links are emulated, machines are not: without root every site may use all processors and memory")
+        if is_private(os.environ):
+            note(f"from another terminal: {shlex.join(join_words(os.getpid(), ()))} headwater feed ..")
         yield bed
     finally:
         bed.down()

@@ -23,11 +23,11 @@ from headwater.serve.load import shown_name
 from headwater.serve.output import Output
 from headwater.serve.plain import plain
 from headwater.serve.progress import Teller
-from headwater.testbed import traces
+from headwater.testbed import private, traces
 from headwater.testbed.bed import Bed, Status, Traffic
 from headwater.testbed.calibrate import Measured, calibrate
 
-__all__ = ["Change", "down", "execute", "link", "status", "up"]
+__all__ = ["Change", "down", "execute", "go_where_it_is", "link", "status", "up"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +74,8 @@ def up(sites_file: str, name: str, is_checked: bool, with_rates: bool, output: O
 
 def down(name: str | None, output: Output) -> int:
     """Remove a testbed, or all of them; return the exit code."""
+    if name is not None:
+        go_where_it_is(name)
     names = [name] if name is not None else sorted(traces.leftovers())
     removed = {one: list(traces.remove(one)) for one in names}
     text = "".join(f"testbed '{one}' is removed: {len(what)} things\n" for one, what in removed.items())
@@ -87,7 +89,7 @@ def status(name: str, output: Output) -> int:
     Raises:
         SpecError: HW1902, there is none.
     """
-    bed = Bed.found(name)
+    bed = _found(name)
     found, traffic = bed.status(), bed.traffic()
     carried = {(one.origin, one.target): one for one in traffic}
     sites = render.simple_table(
@@ -135,7 +137,7 @@ def link(name: str, a: str, b: str, change: Change, output: Output) -> int:
     if not (change.is_cut or change.is_restored) and all(one is None for one in wishes):
         text = "nothing is to be changed; give --latency, --rate, --loss, --cut or --restore"
         raise SpecError(Mistake("HW1315", text))
-    bed = Bed.found(name)
+    bed = _found(name)
     if any(one is not None for one in wishes):
         latency_s = None if change.latency is None else arguments.quantity("--latency", change.latency, "time")
         rate_bps = None if change.rate is None else arguments.quantity("--rate", change.rate, "bandwidth")
@@ -161,7 +163,7 @@ def execute(name: str, site: str, command: Sequence[str], output: Output) -> int
         SpecError: HW1902 and HW1904, no such testbed or site.
         BindError: HW4007, there is no such command.
     """
-    words = [*Bed.found(name).box(site).enter, *command]
+    words = [*_found(name).box(site).enter, *command]
     if output.as_json:
         output.answer({"site": site, "words": words})
         return 0
@@ -170,6 +172,18 @@ def execute(name: str, site: str, command: Sequence[str], output: Output) -> int
             f"HW4007 there is no command '{command[0]}' to run in site '{site}'; check its name or install it"
         )
     os.execvp(words[0], words)
+
+
+def _found(name: str) -> Bed:
+    go_where_it_is(name)
+    return Bed.found(name)
+
+
+def go_where_it_is(name: str) -> None:
+    """Start this command again in the namespaces of a bed that this user has there."""
+    pid = traces.elsewhere(name) if os.geteuid() != 0 else None
+    if pid is not None:
+        private.become(private.join_words(pid, private.own_command()))
 
 
 def _object(found: Status, traffic: Sequence[Traffic]) -> dict[str, Any]:

@@ -8,7 +8,6 @@ runs, `down` removes everything. What it looks like is in `testbed.network`, wha
     HW1905   a value that a link or a limit cannot have
     HW4901   this machine cannot carry a testbed
     HW4902   a bed of this name is there, or is not complete
-    HW4904   a link process does not start
     HW4909   limits are asked for and there are no control groups
 """
 
@@ -17,28 +16,25 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import os
 import shlex
 import socket
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from headwater.bind import cgroup
 from headwater.bind.box import Box
 from headwater.errors import BindError, Mistake, SpecError
 from headwater.model.sites import Link, Site, Sites
-from headwater.testbed import network, traces
-from headwater.testbed.ground import Ground, probe
+from headwater.testbed import links, network, traces
+from headwater.testbed.ground import Ground, probe, refusal
 from headwater.testbed.network import Layout, LinkState, Wire
 from headwater.testbed.shares import machine_cores, quotas
 from headwater.testbed.traces import leftovers, remove
 
 __all__ = ["Bed", "Ground", "LinkStatus", "SiteStatus", "Status", "Traffic", "leftovers", "probe", "quotas", "remove"]
 
-START_S = 20.0
 FASTEST_BPS = 1e9  # that a link process was seen to carry exactly
 COMING_UP, UP = "coming up", "up"
 Say = Callable[[str], None]
@@ -127,10 +123,7 @@ class Bed:
         say = say or (lambda text: None)
         ground = probe()
         if not ground.is_enough:
-            raise BindError(
-                f"HW4901 this machine cannot carry a testbed: {ground.because}. Run as root on Linux with iproute2, or "
-                f"run all sites on this machine without a testbed."
-            )
+            raise BindError(f"HW4901 {refusal(ground)}")
         with traces.hold_lock() as lock:
             there = leftovers(self.name).get(self.name)
             if there:
@@ -143,6 +136,7 @@ class Bed:
                 "stage": COMING_UP,
                 "manage_net": layout.manage_net,
                 "tier": ground.tier,
+                "kind": ground.links,
                 "because": ground.because,
                 "sites": [asdict(site) for site in self.sites.sites],
                 "asked": [asdict(link) for link in self.sites.links],
@@ -151,39 +145,36 @@ class Bed:
             }
             traces.write_state(self.name, state)
             try:
-                self._make(layout, ground.tier, lock, say)
+                self._make(layout, ground, lock, say)
                 traces.write_state(self.name, {**state, "stage": UP})
             except BaseException:
                 traces.clear(self.name)
                 raise
         self._layout = layout
 
-    def _make(self, layout: Layout, tier: str, lock: int, say: Say) -> None:
+    def _make(self, layout: Layout, ground: Ground, lock: int, say: Say) -> None:
         say(f"{len(layout.sites)} sites: namespaces and the management network")
-        network.run_ip(network.root_commands(layout, has_veth_links=tier == "netem"), held=lock)
+        network.run_ip(network.root_commands(layout, ground.links), held=lock)
         try:
+            traces.bed_folder(self.name).mkdir(mode=0o700, exist_ok=True)
             for site in layout.sites:
                 network.prepare_namespace(layout.namespace(site))
-                folder = traces.HOSTS / layout.namespace(site)
-                folder.mkdir(parents=True, exist_ok=True)
-                (folder / "hosts").write_text(network.hosts_file(layout, site, socket.gethostname()), "utf-8")
+                text = network.hosts_file(layout, site, socket.gethostname())
+                traces.hosts_file(self.name, layout.namespace(site)).write_text(text, "utf-8")
         except OSError as error:
             raise BindError(f"HW4903 a site cannot be prepared: {error}. A testbed needs root.") from error
         say(f"{len(layout.wires)} links")
-        folder = traces.bed_folder(self.name)
-        folder.mkdir(mode=0o700, exist_ok=True)
-        if tier == "links":
-            fast = [link for link in self.sites.links if link.bandwidth_bps > FASTEST_BPS]
-            if fast:
-                say(f"{len(fast)} links ask for more than {FASTEST_BPS / 1e6:g} Mbit/s; a link process may not keep up")
-            _start_links(layout, self.sites.links, folder, lock)
+        fast = [link for link in self.sites.links if link.bandwidth_bps > FASTEST_BPS]
+        if fast and ground.links != "netem":
+            say(f"{len(fast)} links ask for more than {FASTEST_BPS / 1e6:g} Mbit/s; a link process may not keep up")
+        links.start(ground.links, layout, self.sites.links, os.getpid() if ground.is_private else None, lock)
         say("addresses and routes")
         congestion = network.congestion_control()
         for site in layout.sites:
-            network.run_ip(network.site_commands(layout, site, congestion), layout.namespace(site), held=lock)
-        if tier == "netem":
-            for wire, link in zip(layout.wires, self.sites.links, strict=True):
-                _set_netem(layout, wire, LinkState(link.latency_s, link.bandwidth_bps))
+            commands = network.site_commands(layout, site, congestion, ground.links)
+            network.run_ip(commands, layout.namespace(site), held=lock)
+        for wire, link in zip(layout.wires, self.sites.links, strict=True):
+            links.change(ground.links, layout, wire, LinkState(link.latency_s, link.bandwidth_bps), {})
         hierarchy = cgroup.find()
         if hierarchy is not None:
             say("control groups")
@@ -209,14 +200,15 @@ class Bed:
         self._check_site(site)
         group = self._group(site)
         # Not `ip netns exec`: it hides the control groups, by which Java knows how much processor and memory it has.
-        space, hosts = layout.namespace(site), traces.HOSTS / layout.namespace(site) / "hosts"
+        space = layout.namespace(site)
+        hosts = shlex.quote(str(traces.hosts_file(self.name, space)))
         enter = [
             network.program("nsenter"),
             f"--net={network.NAMESPACES / space}",
             network.program("unshare"),
             "--mount",
         ]
-        enter += ["/bin/sh", "-c", f'{network.program("mount")} --bind {hosts} /etc/hosts && exec "$@"', space]
+        enter += ["/bin/sh", "-c", f'{network.program("mount")} -n --bind {hosts} /etc/hosts && exec "$@"', space]
         if group is not None:
             files = " ".join(shlex.quote(str(file)) for file in group.procs_files)
             join = f'for file in {files}; do echo $$ > "$file" || exit 126; done; exec "$@"'
@@ -251,12 +243,18 @@ class Bed:
         return shares
 
     def unlimit(self) -> None:
-        """Let every site use the whole machine again.
+        """Let every site use the whole machine again; where sites cannot be limited, they do so anyway.
 
         Raises:
-            BindError: HW4909, this machine has no control groups; HW48xx, they refuse.
+            BindError: HW48xx, control groups refuse.
         """
-        self._set_limits({}, {})
+        if self.can_limit:
+            self._set_limits({}, {})
+
+    @property
+    def can_limit(self) -> bool:
+        """Return whether this process may limit processor and memory of sites."""
+        return cgroup.find() is not None
 
     def _set_limits(self, shares: Mapping[str, float | None], memory: Mapping[str, float | None]) -> None:
         for site in self.layout.sites:
@@ -332,10 +330,7 @@ class Bed:
         wire = self._wire(a, b)
         with self._changed_state() as state:
             wanted = replace(LinkState(**state["links"][wire.number]), **settings)
-            if state["tier"] == "netem":
-                _set_netem(self.layout, wire, wanted)
-            else:
-                network.ask_link(_control(self.name, wire), {"do": "set", **settings})
+            links.change(state["kind"], self.layout, wire, wanted, settings)
             state["links"][wire.number] = asdict(wanted)
         return wanted
 
@@ -352,14 +347,10 @@ class Bed:
         Raises:
             BindError: HW4905, a link does not answer.
         """
-        is_netem = traces.read_state(self.name)["tier"] == "netem"
+        kind = traces.read_state(self.name)["kind"]
         found = []
         for wire in self.layout.wires:
-            if is_netem:
-                counts = [_netem_counts(self.layout.namespace(site), wire) for site in (wire.a, wire.b)]
-            else:
-                request = {"do": "stats", "fresh": is_fresh}
-                counts = network.ask_link(_control(self.name, wire), request)["directions"]
+            counts = links.counts(kind, self.layout, wire, is_fresh)
             for (origin, target), count in zip(((wire.a, wire.b), (wire.b, wire.a)), counts, strict=True):
                 kept = {name: count[name] for name in Traffic.__dataclass_fields__ if name in count}
                 found.append(Traffic(origin, target, **kept))
@@ -376,14 +367,14 @@ class Bed:
         for site in layout.sites:
             group = self._group(site)
             cores, memory_bytes = state["limits"].get(site, (None, None))
-            pids = group.pids() if group is not None else ()
             names = (layout.namespace(site), layout.address(site), layout.manage(site))
+            pids = group.pids() if group is not None else tuple(sorted(traces.processes_in([names[0]])))
             sites.append(SiteStatus(site, *names, cores, memory_bytes, pids))
-        links = (
+        lines = (
             LinkStatus(link.a, link.b, LinkState(link.latency_s, link.bandwidth_bps), LinkState(**one))
             for link, one in zip(self.sites.links, state["links"], strict=True)
         )
-        return Status(self.name, state["tier"], state["because"], tuple(sites), tuple(links))
+        return Status(self.name, state["tier"], state["because"], tuple(sites), tuple(lines))
 
     def _check_site(self, site: str) -> None:
         if site not in self.sites.by_name:
@@ -420,48 +411,3 @@ def _free_manage_net() -> int:
         if number not in used:
             return number
     raise BindError("HW4902 all 256 management networks 10.79.N.0/24 are taken. Take a testbed down.")
-
-
-def _control(bed: str, wire: Wire) -> Path:
-    return traces.bed_folder(bed) / f"{wire.device}.sock"
-
-
-def _start_links(layout: Layout, links: tuple[Link, ...], folder: Path, lock: int) -> None:
-    """Start all link processes at once, and return when each has made its two devices."""
-    started = []
-    for wire, link in zip(layout.wires, links, strict=True):
-        spec = {
-            "control": str(folder / f"{wire.device}.sock"),
-            "mode": "tun",
-            "ends": [[layout.namespace(site), wire.device] for site in (wire.a, wire.b)],
-            "seed": wire.number,
-            "latency_s": link.latency_s,
-            "bandwidth_bps": link.bandwidth_bps,
-            "held": [lock],
-        }
-        words = [sys.executable, "-I", "-S", *traces.link_command(layout.bed), json.dumps(spec)]
-        quiet = subprocess.DEVNULL
-        started.append(
-            subprocess.Popen(words, stdin=quiet, stdout=quiet, stderr=subprocess.PIPE, text=True, pass_fds=(lock,))
-        )
-    failed = []
-    for wire, process in zip(layout.wires, started, strict=True):
-        try:
-            _, said = process.communicate(timeout=START_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            said = f"nothing for {START_S:g} s {process.communicate()[1]}"
-        if process.returncode != 0:
-            failed.append(f"'{wire.a}'-'{wire.b}': {' '.join(said.split())[-300:]}")
-    if failed:
-        raise BindError(f"HW4904 {len(failed)} of {len(started)} links do not start; the first, {failed[0]}.")
-
-
-def _set_netem(layout: Layout, wire: Wire, state: LinkState) -> None:
-    for site in (wire.a, wire.b):
-        network.run_ip([network.netem_command(wire, state)], layout.namespace(site), tool="tc")
-
-
-def _netem_counts(namespace: str, wire: Wire) -> dict[str, Any]:
-    words = ["tc", "-n", namespace, "-s", "-json", "qdisc", "show", "dev", wire.device]
-    return network.netem_counts(network.run_program(words))

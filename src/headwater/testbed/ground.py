@@ -1,7 +1,10 @@
 """What kind of testbed can this machine carry?
 
-`probe` looks, by trying; `choose` decides by what was found and says why. A testbed is made in the tiers 'netem'
-and 'links'; the other two are told apart for whoever wants to know what the machine could do.
+`probe` looks, by trying; `choose` decides by what was found and says why. Root makes a testbed in the tiers 'netem'
+and 'links', any other user in namespaces of their own (`testbed.private`), where `way_in` leads; in the tier
+'loopback' there is none.
+
+    HW4901   this machine cannot carry a testbed, or not for this user
 """
 
 from __future__ import annotations
@@ -14,11 +17,13 @@ from dataclasses import dataclass
 
 from headwater.bind import cgroup
 from headwater.errors import BindError
+from headwater.testbed import private
 from headwater.testbed.network import program
 
-__all__ = ["TIERS", "Ground", "choose", "probe"]
+__all__ = ["TIERS", "Ground", "choose", "probe", "refusal", "way_in"]
 
 TIERS = ("netem", "links", "user namespaces", "loopback")
+TUN = "/dev/net/tun"
 TRY_S = 10.0
 LOWEST_PRIORITY = 1
 
@@ -28,6 +33,7 @@ class Ground:
     """What this machine allows this process."""
 
     is_root: bool
+    is_private: bool  # whether only of namespaces that end with its command
     has_namespaces: bool  # whether it may make network namespaces, and has the programs to do so
     has_netem: bool  # whether the kernel delays packets by itself
     has_tun: bool  # whether `/dev/net/tun` may be opened
@@ -47,25 +53,62 @@ class Ground:
 
     @property
     def is_enough(self) -> bool:
-        """Return whether a testbed can be made here."""
-        return self.tier in TIERS[:2]
+        """Return whether this process can make a testbed."""
+        return self.is_root and self.has_namespaces
+
+    @property
+    def links(self) -> str:
+        """Return by what packets are delayed: 'netem', or a process with devices of its own or with those it gets."""
+        return "netem" if self.has_netem else "tun" if self.has_tun else "packet"
 
 
 def choose(ground: Ground) -> tuple[str, str]:
     """Return the best tier, and a sentence why."""
-    if ground.is_root and ground.has_namespaces:
-        if ground.has_netem:
-            return "netem", "this process is root and the kernel can delay packets (netem)"
-        if ground.has_tun:
-            return "links", "this process is root; the kernel has no netem, so a process for each link delays packets"
-        why = "this process is root, but the kernel has no netem and '/dev/net/tun' cannot be opened"
-    elif ground.is_root:
+    if ground.is_enough:
+        by = "the kernel can delay packets (netem)"
+        if not ground.has_netem:
+            by = "the kernel has no netem, so a process for each link delays packets"
+        if ground.is_private:
+            limits = "without" if ground.group_version is None else "with"
+            return TIERS[2], f"this user has namespaces of their own, {limits} limits of processor and memory; {by}"
+        return TIERS[0 if ground.has_netem else 1], f"this process is root; {by}"
+    why = "this process is not root"
+    if ground.is_root:
         why = "this process is root, but may not make network namespaces, or the program 'ip' is missing"
-    else:
-        why = "this process is not root"
     if ground.has_user_namespaces:
-        return "user namespaces", f"{why}; namespaces of a user are possible, without limits of processor and memory"
-    return "loopback", f"{why}, and namespaces of a user are not possible: all sites share one network"
+        return TIERS[2], f"{why}; namespaces of a user are possible, without limits of processor and memory"
+    nor = "namespaces of a user are not possible, or the program 'ip' or 'unshare' is missing"
+    return TIERS[3], f"{why}, and {nor}: all sites share one network"
+
+
+def refusal(ground: Ground) -> str:
+    """Return why a process on this ground cannot make a testbed, and what works instead."""
+    if ground.has_user_namespaces and not ground.is_private:
+        return (
+            "a testbed that stays takes root: without, its networks would end with this command. Run it as root, or "
+            "use 'headwater run --emulate' or 'headwater bench', which work without: in networks of their own, and "
+            "with sites that are not limited."
+        )
+    return (
+        f"this machine cannot carry a testbed: {ground.because}. Run as root on Linux with iproute2, or allow users to "
+        f"make namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, "
+        f"kernel.apparmor_restrict_unprivileged_userns); 'headwater run' without --emulate runs all sites on loopback, "
+        f"where nothing is emulated."
+    )
+
+
+def way_in() -> tuple[str, ...]:
+    """Return the words by which this command, started again, can make a testbed; none: this process can.
+
+    Raises:
+        BindError: HW4901, there is no way.
+    """
+    ground = probe()
+    if ground.is_enough:
+        return ()
+    if ground.is_private or not ground.has_user_namespaces:
+        raise BindError(f"HW4901 {refusal(ground)}")
+    return private.words(private.own_command())
 
 
 def probe() -> Ground:
@@ -75,10 +118,11 @@ def probe() -> Ground:
     hierarchy = cgroup.find()
     return Ground(
         is_root=is_root,
+        is_private=private.is_private(os.environ),
         has_namespaces=has_namespaces,
         has_netem=has_namespaces and _works("unshare", "-n", "tc", "qdisc", "add", "dev", "lo", "root", "netem"),
-        has_tun=os.access("/dev/net/tun", os.R_OK | os.W_OK),
-        has_user_namespaces=_works("unshare", "-U", "-r", "-n", "-m", "true"),
+        has_tun=_opens(TUN),
+        has_user_namespaces=_has_user_namespaces(),
         has_realtime=_may_hurry(),
         group_version=hierarchy.version if hierarchy is not None else None,
     )
@@ -92,8 +136,26 @@ def _works(*words: str) -> bool:
         return False
 
 
+def _has_user_namespaces() -> bool:
+    """Return whether a user may do all of what a testbed begins with; it is gone with the command that tries it."""
+    try:
+        return _works(*private.words([program("ip"), "netns", "add", "try"]))
+    except BindError:  # a program is missing
+        return False
+
+
+def _opens(path: str) -> bool:
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True
+
+
 def _may_hurry() -> bool:
     granted: list[bool] = []
+    if not hasattr(os, "sched_setscheduler"):
+        return False
 
     def ask() -> None:
         with contextlib.suppress(OSError):

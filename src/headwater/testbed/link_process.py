@@ -9,8 +9,8 @@ faster than the link's bandwidth, or not at all. It runs by file path with nothi
 
 is a SPEC. In mode 'tun' it makes a TUN device in each namespace; in mode 'packet' it takes two interfaces that
 are there (for where `/dev/net/tun` may not be opened). A namespace of null is the one it was started in. It
-returns when both ends are there and goes on in the background, without the descriptors listed as 'held'. Its
-control socket takes one JSON object in a message:
+returns when both ends are there and goes on in the background, without the descriptors listed as 'held', until the
+process 'owner' has ended, if one is named. Its control socket takes one JSON object in a message:
 
     {"do": "set", "latency_s": 0.02, "direction": 0}    all of `SETTINGS`; without a direction for both
     {"do": "stats", "fresh": true}                      counts by direction; 'fresh' forgets the greatest lateness
@@ -35,7 +35,16 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
-__all__ = ["LEAST_QUEUE_BYTES", "SETTINGS", "Direction", "LinkProcess", "enter_namespace", "main", "queue_limit"]
+__all__ = [
+    "LEAST_QUEUE_BYTES",
+    "SEGMENTED_BPS",
+    "SETTINGS",
+    "Direction",
+    "LinkProcess",
+    "enter_namespace",
+    "main",
+    "queue_limit",
+]
 
 LEAST_QUEUE_BYTES = 65_536
 QUEUE_S, QUEUE_BYTES = 0.02, 1_500_000  # of a fast short link, as a switch has it: a burst of one sender fits
@@ -52,11 +61,12 @@ TUN_F_CSUM, TUN_F_TSO4 = 0x01, 0x02
 SEGMENT_HEADERS_BYTES = 52  # of IP and TCP, where the kernel does not tell
 OFFLOAD = struct.Struct("=BBHHHH")  # before each packet: flags, kind, length of headers, of a segment's data, checksum
 SEGMENTED_BPS = 50e6  # from here on the kernel hands over many segments at once, else a core carries 200 Mbit/s
-SOL_PACKET, PACKET_VNET_HDR, PACKET_IGNORE_OUTGOING = 263, 15, 23
+SOL_PACKET, PACKET_STATISTICS, PACKET_VNET_HDR, PACKET_IGNORE_OUTGOING = 263, 6, 15, 23
+MISSED = struct.Struct("=II")  # packets that came, and those of them that found no room
 ETH_P_ALL = 0x0003
 ETHERNET_BYTES = 14  # which a link of IP packets does not carry
 PR_SET_TIMERSLACK = 29
-GONE = {errno.EBADFD, errno.EBADF, errno.EIO, errno.ENXIO, errno.ENODEV}
+GONE = {errno.EBADFD, errno.EBADF, errno.EIO, errno.ENXIO, errno.ENODEV, errno.ENETDOWN}
 
 
 def queue_limit(latency_s: float, bandwidth_bps: float) -> float:
@@ -226,6 +236,8 @@ class LinkProcess:
         self._control.listen(8)
         self._control.setblocking(False)
         self._callers: list[socket.socket] = []
+        owner = spec.get("owner")
+        self._owner = os.pidfd_open(owner) if owner is not None else None
         self._is_over = False
         self._is_realtime = _hurry()
 
@@ -250,10 +262,14 @@ class LinkProcess:
             wake_s = max(now_s, min(dues)) if dues else None
             timeout_s = wake_s - now_s if wake_s is not None else None
             watched: list[int | socket.socket] = [first, second, self._control, *self._callers]
+            if self._owner is not None:
+                watched.append(self._owner)
             ready, _, _ = select.select(watched, [], [], timeout_s)
             late_s = max(0.0, time.monotonic() - wake_s) if wake_s is not None else 0.0
             for end in ready:
-                if isinstance(end, int):
+                if end == self._owner:
+                    self._is_over = True
+                elif isinstance(end, int):
                     self._take_in(end, there if end == first else back, late_s)
                 elif end is self._control:
                     self._accept()
@@ -274,7 +290,7 @@ class LinkProcess:
             _, kind, headers, data, _, _ = OFFLOAD.unpack_from(packet)
             size, segments = len(packet) - self._overhead, 1
             if kind:  # a train: on the link each segment has headers of its own
-                headers = headers or SEGMENT_HEADERS_BYTES
+                headers = headers + OFFLOAD.size - self._overhead if headers else SEGMENT_HEADERS_BYTES
                 segments = max(1, -(-(size - headers) // data))
                 size += (segments - 1) * headers
             way.offer(packet, size, time.monotonic(), late_s, segments)
@@ -288,6 +304,15 @@ class LinkProcess:
                 os.write(end, packet)
             except OSError:  # the interface is down, or its queue is full: as on any network, the packet is gone
                 way.dropped += 1
+
+    def _count_missed(self) -> None:
+        """Count what came while this process had no time to read, and the socket no room."""
+        if self._is_tun:  # there the device counts it
+            return
+        for number, way in zip(self._ends, self._ways, strict=True):
+            with socket.socket(fileno=os.dup(number)) as end:
+                _, missed = MISSED.unpack(end.getsockopt(SOL_PACKET, PACKET_STATISTICS, MISSED.size))
+            way.dropped += missed
 
     def _accept(self) -> None:
         try:
@@ -322,6 +347,7 @@ class LinkProcess:
                 raise ValueError(f"'{do}' is none of set, stats, end")
         except (TypeError, ValueError, LookupError) as error:
             return {"error": str(error)}
+        self._count_missed()
         fresh = do == "stats" and bool(request.get("fresh"))
         return {
             "pid": os.getpid(),

@@ -33,7 +33,7 @@ from typing import Any, TypeVar
 
 from headwater.errors import BindError, Mistake, SpecError
 from headwater.model.sites import Sites
-from headwater.testbed.link_process import enter_namespace, queue_limit
+from headwater.testbed.link_process import SEGMENTED_BPS, enter_namespace, queue_limit
 
 __all__ = [
     "MTU_BYTES",
@@ -58,6 +58,7 @@ __all__ = [
     "run_program",
     "shared_names",
     "site_commands",
+    "train_command",
 ]
 
 NAMESPACES = Path("/run/netns")
@@ -70,6 +71,8 @@ ANSWER_S = 10.0
 BED_NAME = re.compile(r"[a-z][a-z0-9-]{0,19}")
 HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?")
 NETEM_COUNTS = {"packets": "packets", "bytes": "bytes", "dropped": "drops", "backlog_bytes": "backlog"}
+BOTH_ENDS = "02:00:00:00:00:01"  # the hardware address at both ends of a link by packets
+LONGEST_TRAIN = 65_535  # segments; the kernel's own default
 MANAGE = "manage"  # a site's device on the management network
 Result = TypeVar("Result")
 
@@ -139,6 +142,15 @@ class Layout:
     def port(self, site: str) -> str:
         """Return the bridge's device that leads to a site."""
         return f"{self.bridge}-{self._number[site]}"
+
+    @property
+    def between(self) -> str:
+        """Return the namespace of the devices that lie between two sites, where link processes need such."""
+        return f"hw-{self.bed}-{len(self.sites)}"
+
+    def outer(self, wire: Wire) -> tuple[str, str]:
+        """Return those of a link there: what leaves its first site comes out of the first, and the other way round."""
+        return f"{wire.device}a", f"{wire.device}b"
 
     def wires_of(self, site: str) -> tuple[Wire, ...]:
         """Return the links that end at a site."""
@@ -249,8 +261,12 @@ def hosts_file(layout: Layout, site: str, machine: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def root_commands(layout: Layout, has_veth_links: bool) -> list[str]:
-    """Return what `ip` does in the machine's own namespace: namespaces, the management network, links of veth."""
+def root_commands(layout: Layout, links: str) -> list[str]:
+    """Return what `ip` does in the machine's own namespace: namespaces, the management network, links of veth.
+
+    Links are made by 'netem', between two sites; by 'packet', from each site to a namespace where link processes
+    take packets from one to the other; by 'tun' they are left to the link processes.
+    """
     commands = [f"netns add {layout.namespace(site)}" for site in layout.sites]
     commands += [
         f"link add name {layout.bridge} type bridge",
@@ -265,7 +281,13 @@ def root_commands(layout: Layout, has_veth_links: bool) -> list[str]:
             f"link set dev {port} type bridge_slave isolated on",
             f"link set dev {port} up",
         ]
-    if has_veth_links:
+    if links == "packet":
+        commands.append(f"netns add {layout.between}")
+        for wire in layout.wires:
+            for site, outer in zip((wire.a, wire.b), layout.outer(wire), strict=True):
+                ends = f"name {outer} netns {layout.between} type veth peer name {wire.device}"
+                commands.append(f"link add {ends} netns {layout.namespace(site)}")
+    if links == "netem":
         commands += [
             f"link add name {wire.device} netns {layout.namespace(wire.a)} "
             f"type veth peer name {wire.device} netns {layout.namespace(wire.b)}"
@@ -274,11 +296,14 @@ def root_commands(layout: Layout, has_veth_links: bool) -> list[str]:
     return commands
 
 
-def site_commands(layout: Layout, site: str, congestion: str | None) -> list[str]:
+def site_commands(layout: Layout, site: str, congestion: str | None, links: str) -> list[str]:
     """Return what `ip` does in a site's namespace once its links are there: addresses and routes.
 
-    A route's congestion control is that of most of the internet, whatever this kernel's default is.
+    A route's congestion control is that of most of the internet, whatever this kernel's default is. Links by
+    'packet' ask nobody who is at the other end, which would take as long as a packet there and back: both ends have
+    the one hardware address that a device without such questions sends to, its own.
     """
+    alike = f" address {BOTH_ENDS} arp off" if links == "packet" else ""
     own, control = layout.address(site), f" congctl {congestion}" if congestion else ""
     commands = [
         f"addr add {own}/32 dev lo",
@@ -293,7 +318,7 @@ def site_commands(layout: Layout, site: str, congestion: str | None) -> list[str
         peer = wire.b if site == wire.a else wire.a
         device[peer] = wire.device
         commands += [
-            f"link set dev {wire.device} txqueuelen {QUEUE_PACKETS} up",
+            f"link set dev {wire.device}{alike} txqueuelen {QUEUE_PACKETS} up",
             f"addr add {here} peer {there}/32 dev {wire.device}",
             f"route replace {there}/32 dev {wire.device} src {here}{control}",
         ]
@@ -301,6 +326,11 @@ def site_commands(layout: Layout, site: str, congestion: str | None) -> list[str
         way = f"dev {device[hop]}" if hop == target else f"via {layout.address(hop)} dev {device[hop]} onlink"
         commands.append(f"route replace {layout.address(target)}/32 {way} src {own}{control}")
     return commands
+
+
+def train_command(wire: Wire, bandwidth_bps: float) -> str:
+    """Return what `ip` does in a site, so that it hands over trains of segments to fast links by 'packet' only."""
+    return f"link set dev {wire.device} gso_max_segs {LONGEST_TRAIN if bandwidth_bps >= SEGMENTED_BPS else 1}"
 
 
 def netem_command(wire: Wire, state: LinkState) -> str:

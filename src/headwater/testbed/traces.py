@@ -36,16 +36,18 @@ from headwater.testbed.network import NAMESPACES, check_bed_name, namespace_patt
 __all__ = [
     "bed_folder",
     "clear",
+    "elsewhere",
     "hold_lock",
+    "hosts_file",
     "leftovers",
     "link_command",
+    "processes_in",
     "read_state",
     "remove",
     "state_folder",
     "write_state",
 ]
 
-HOSTS = Path("/etc/netns")  # where `ip netns exec`, too, looks for what is to stand in a namespace's /etc
 GROUPS = "headwater"
 PATIENCE_S = 10.0
 LOCK_S = 60.0
@@ -59,8 +61,13 @@ def state_folder() -> Path:
 
 
 def bed_folder(bed: str) -> Path:
-    """Return where a bed's links listen."""
+    """Return where a bed's links listen, and what its sites call each other."""
     return state_folder() / bed
+
+
+def hosts_file(bed: str, namespace: str) -> Path:
+    """Return what is `/etc/hosts` in a site; not in `/etc/netns`, where only root may write."""
+    return bed_folder(bed) / f"{namespace}.hosts"
 
 
 def link_command(bed: str) -> list[str]:
@@ -147,10 +154,6 @@ def leftovers(bed: str | None = None) -> dict[str, tuple[str, ...]]:
     for name, owner in namespaces.items():
         if owner is not None:
             found[owner].append(f"namespace {name}")
-    for name in _names(HOSTS):
-        owner = _bed_of(name)
-        if owner is not None:
-            found[owner].append(f"folder {HOSTS / name}")
     hierarchy = cgroup.find()
     for tree in _trees(hierarchy):
         for one in _folders(tree / GROUPS):
@@ -162,7 +165,7 @@ def leftovers(bed: str | None = None) -> dict[str, tuple[str, ...]]:
     devices = [name for _, name in socket.if_nameindex()]
     for owner in {*found, *([bed] if bed is not None else [])}:
         found[owner] += [f"device {name}" for name in devices if name.partition("-")[0] == shared_names(owner)]
-        found[owner] += [f"process {pid}" for pid in sorted(_processes_in(_namespaces_of(owner)))]
+        found[owner] += [f"process {pid}" for pid in sorted(processes_in(_namespaces_of(owner)))]
     return {owner: tuple(what) for owner, what in sorted(found.items()) if what and bed in (None, owner)}
 
 
@@ -193,19 +196,31 @@ def _trees(hierarchy: cgroup.Hierarchy | None) -> list[Path]:
     return [tree for tree in dict.fromkeys((hierarchy.cpu, hierarchy.usage, hierarchy.memory)) if tree is not None]
 
 
-def _link_processes() -> Iterator[tuple[int, str]]:
-    """Yield the link processes of this user's beds by their command line: '... link_process.py --bed BED SPEC'."""
+def elsewhere(bed: str) -> int | None:
+    """Return a process of a bed that this user has in namespaces of its own; None: there is no such bed."""
+    return next((pid for pid, owner in _link_processes(is_here=False) if owner == bed), None)
+
+
+def _link_processes(is_here: bool = True) -> Iterator[tuple[int, str]]:
+    """Yield the link processes of this user's beds by their command line: '... link_process.py --bed BED SPEC'.
+
+    A bed is here if its links come from the network that this process is in. Root sees those of users elsewhere,
+    and leaves them alone.
+    """
     script = Path(link_process.__file__).name
+    here = os.stat("/proc/self/ns/net").st_ino
     for one in psutil.process_iter(["cmdline", "status"]):
         words = one.info["cmdline"] or []
         if one.info["status"] == psutil.STATUS_ZOMBIE:
             continue
         for number, word in enumerate(words[:-2]):
             if os.path.basename(word) == script and words[number + 1] == "--bed":
-                yield one.pid, words[number + 2]
+                with contextlib.suppress(OSError):  # another user's, or gone meanwhile
+                    if (os.stat(f"/proc/{one.pid}/ns/net").st_ino == here) == is_here:
+                        yield one.pid, words[number + 2]
 
 
-def _processes_in(namespaces: list[str]) -> set[int]:
+def processes_in(namespaces: list[str]) -> set[int]:
     """Return the processes that stand in these namespaces, this one excepted: they keep a namespace alive."""
     wanted = set()
     for name in namespaces:
@@ -268,7 +283,7 @@ def _clear_once(bed: str) -> None:
             with contextlib.suppress(OSError):  # another bed's are in there, or it is gone
                 (tree / GROUPS).rmdir()
     links = {pid for pid, owner in _link_processes() if owner == bed}
-    while pids := _processes_in(namespaces) | {pid for pid in links if _runs(pid)}:
+    while pids := processes_in(namespaces) | {pid for pid in links if _runs(pid)}:
         for pid in pids:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
@@ -279,11 +294,6 @@ def _clear_once(bed: str) -> None:
     commands = [*(f"link del dev {name}" for name in devices), *(f"netns del {name}" for name in namespaces)]
     with contextlib.suppress(BindError):  # `clear` sees what stays
         run_ip(commands, is_forced=True)
-    for name in _names(HOSTS):
-        if _bed_of(name) == bed:
-            shutil.rmtree(HOSTS / name, ignore_errors=True)
-    with contextlib.suppress(OSError):
-        HOSTS.rmdir()
     shutil.rmtree(bed_folder(bed), ignore_errors=True)
     for suffix in (".fresh", ".json"):
         (state_folder() / f"{bed}{suffix}").unlink(missing_ok=True)
