@@ -260,7 +260,8 @@ class _Going:
     def _step(self, factor: float, before: Sequence[Fed]) -> tuple[_Step, list[Fed]]:
         """Feed at one rate, let it warm up and watch it."""
         trial = self._trial
-        what = f" at {factor:g} times the rate" if len(trial.steps) > 1 else ""
+        number = trial.steps.index(factor) + 1
+        what = f", step {number} of {len(trial.steps)}" if len(trial.steps) > 1 else ""
         with _feeds(trial, factor, before, self._fleet.addresses) as feeds:
             since_s = time.monotonic()
             self._wait_until(since_s + trial.times.warm_s, f"warming up{what}")
