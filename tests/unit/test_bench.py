@@ -11,7 +11,7 @@ import pytest
 
 from headwater.errors import SpecError
 from headwater.model.sites import Link, Site, Sites
-from headwater.serve.bench import Options, check, marks, wan_bytes
+from headwater.serve.bench import Options, check, marks, thinned, wan_bytes
 from headwater.serve.bench_cut import caught_up_s
 from headwater.serve.bench_figures import Estimate, estimate, median, paired, percent_lower
 from headwater.serve.bench_fire import ALERTS, TEMPERATURES, fire_streams, ledger
@@ -71,6 +71,12 @@ def test_only_far_links_are_wide_area_and_both_ways_count() -> None:
     links = (Link("edge", "dc", 0.08, 1e8), Link("dc", "rack", 0.0003, 1e9))
     sites = Sites((Site("edge"), Site("dc"), Site("rack")), links)
     assert wan_bytes(OUTCOME, sites) == 1050
+
+
+def test_only_far_links_are_thinned_with_the_rates() -> None:
+    links = (Link("edge", "dc", 0.08, 1e8), Link("dc", "rack", 0.0003, 1e9))
+    found = thinned(Sites((Site("edge"), Site("dc"), Site("rack")), links), 0.2)
+    assert [link.bandwidth_bps for link in found.links] == [2e7, 1e9]
 
 
 def test_a_trial_on_good_ground_has_no_mark() -> None:

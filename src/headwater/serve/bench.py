@@ -54,6 +54,7 @@ __all__ = [
     "scaled",
     "stage",
     "step_name",
+    "thinned",
     "wan_bytes",
 ]
 
@@ -146,6 +147,18 @@ def scaled(project: Project, scale: float) -> Project:
         replace(one, rate_rps=one.rate_rps * scale) if one.is_source else one for one in project.pipeline.operators
     )
     return replace(project, pipeline=replace(project.pipeline, operators=operators))
+
+
+def thinned(sites: Sites, scale: float) -> Sites:
+    """Return sites whose wide-area links have so many times their bandwidth.
+
+    With rates scaled alike, every one of these links is as full as it would be at the paper's rates.
+    """
+    links = tuple(
+        replace(link, bandwidth_bps=link.bandwidth_bps * scale) if link.latency_s >= FAR_S else link
+        for link in sites.links
+    )
+    return Sites(sites.sites, links)
 
 
 class Stage:

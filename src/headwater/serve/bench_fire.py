@@ -3,6 +3,9 @@
 The fire pipeline, placed by each method on the flat topology, runs on a testbed: a data centre and two edge clouds,
 joined by 80 ms and 100 Mbit/s. Measured is the age of temperature reports and fire alerts, of trees and of
 locations, when they are written in the data centre, beside the response time that the model predicts.
+
+A small machine carries a part of the paper's rates only. The thin links are scaled with them, so that they are as
+full as at the paper's rates; delays and sizes stay.
 """
 
 from __future__ import annotations
@@ -21,7 +24,19 @@ from headwater.model.files import read_sites
 from headwater.model.units import show
 from headwater.serve import disk
 from headwater.serve.arguments import Search
-from headwater.serve.bench import Case, Options, Stage, begin, finish, ground_table, in_rounds, scaled, stage, wan_bytes
+from headwater.serve.bench import (
+    Case,
+    Options,
+    Stage,
+    begin,
+    finish,
+    ground_table,
+    in_rounds,
+    scaled,
+    stage,
+    thinned,
+    wan_bytes,
+)
 from headwater.serve.bench_figures import Estimate, estimate, in_ms, median, paired, percent_lower, quantile
 from headwater.serve.bench_report import Panel, Picture, Report, Table
 from headwater.serve.feed import sent_records
@@ -44,6 +59,12 @@ STREAMS = {  # as the paper's figures have them
     "alerts, locations": (ALERTS, "location", "figure 6"),
 }
 FIRE_SHARE, WARM_CELSIUS = 0.05, 25.0  # as examples/fire/fire.py has them
+CRITICAL = "alerts, locations"  # they take the critical path, so that their age is the response time
+PAPER = {
+    "alerts": "almost 50 % lower",
+    "alerts, trees": "almost twice as fast (figure 5)",
+    "alerts, locations": "figure 6",
+}
 ALIKE = 0.05  # predictions that differ by less than this have no order to keep
 WANTED_LOWER = 45.0  # percent
 
@@ -58,7 +79,7 @@ def bench_fire(options: Options, output: Output) -> int:
     folder = os.path.join(options.examples, "fire")
     begin(options, "fire/spark-pipeline.yml", "fire/flat.yaml", "fire/fire.profile", "fire/records.py")
     file = os.path.join(folder, "flat.yaml")
-    sites = read_sites(disk.read(file), shown_name(file))
+    sites = thinned(read_sites(disk.read(file), shown_name(file)), options.scale)
     project = with_profile(read(folder, fetched_jars()), os.path.join(folder, "fire.profile"))
     project = scaled(project, options.scale)
     sources = (
@@ -129,10 +150,15 @@ def _medians(outcomes: Sequence[Outcome], stream: str) -> list[float]:
 
 
 def _report(outcomes: Mapping[str, list[Outcome]], made: Stage, options: Options) -> tuple[Report, Mapping[str, Any]]:
-    alerts = {method: estimate(_alert_medians(found)) for method, found in outcomes.items()}
-    worst = max(METHODS, key=lambda method: alerts[method].mean)
-    lower = percent_lower(alerts["auto"].mean, alerts[worst].mean)
-    measured = {method: estimate(_medians(found, "alerts, locations")) for method, found in outcomes.items()}
+    measured = {method: estimate(_medians(found, CRITICAL)) for method, found in outcomes.items()}
+    medians = {
+        "alerts": {method: estimate(_alert_medians(found)) for method, found in outcomes.items()},
+        "alerts, trees": {method: estimate(_medians(found, "alerts, trees")) for method, found in outcomes.items()},
+        CRITICAL: measured,
+    }
+    slowest = {name: _slowest(found) for name, found in medians.items()}
+    lower = {name: percent_lower(found["auto"].mean, found[slowest[name]].mean) for name, found in medians.items()}
+    worst = slowest[CRITICAL]
     kept = _order_kept(outcomes, measured)
     against = {
         method: paired(_alert_medians(outcomes["auto"]), _alert_medians(outcomes[method])) for method in ("sd", "ts")
@@ -143,16 +169,17 @@ def _report(outcomes: Mapping[str, list[Outcome]], made: Stage, options: Options
     wan = {method: estimate([wan_bytes(one, made.bed.sites) for one in found]) for method, found in outcomes.items()}
     fewer = wan[worst].mean / wan["auto"].mean if wan["auto"].mean else math.inf
     sentences = (
-        f"Alerts reach the data centre after {in_ms(alerts['auto'])} when auto has placed the pipeline, and after "
-        f"{in_ms(alerts[worst])} when {worst} has: {lower:.0f} % sooner (the paper: almost 50 %).",
+        f"Alerts of locations, which take the critical path, reach the data centre after {in_ms(measured['auto'])} "
+        f"when auto has placed the pipeline, and after {in_ms(measured[worst])} when {worst} has: "
+        f"{lower[CRITICAL]:.0f} % sooner (the paper: almost 50 %).",
         f"The thin links carry {fewer:.3g} times fewer bytes meanwhile.",
         f"Of {sum(book['owed'] for book in books)} records that were owed in all trials, {lost} were lost and "
         f"{doubled} came twice.",
     )
     verdicts = {
-        "auto_lower_than_worst_percent": round(lower, 1),
-        "worst": worst,
-        "is_lower_enough": lower >= WANTED_LOWER,
+        "auto_lower_than_worst_percent": {name: round(value, 1) for name, value in lower.items()},
+        "worst": slowest,
+        "is_lower_enough": {name: value >= WANTED_LOWER for name, value in lower.items()},
         "auto_never_worse_than_sd_ts": never_worse,
         "rank_order_kept": kept,
         "lost": lost,
@@ -165,8 +192,10 @@ def _report(outcomes: Mapping[str, list[Outcome]], made: Stage, options: Options
             "Beside the paper",
             ("what", "paper 001", "here"),
             (
-                ("alerts, best against worst method", "almost 50 % lower", f"{lower:.1f} % lower (auto, {worst})"),
-                ("alerts of trees, best against worst (figure 5)", "almost twice as fast", _factor(outcomes)),
+                *(
+                    (f"{name}: auto against the worst", PAPER[name], f"{lower[name]:.1f} % lower than {slowest[name]}")
+                    for name in medians
+                ),
                 ("temperatures of trees, hlf against td (figure 3)", "up to 75 ms lower", _hlf_against_td(outcomes)),
                 ("order of the methods by predicted response time", "not told", "kept" if kept else "not kept"),
                 (
@@ -192,9 +221,15 @@ def _report(outcomes: Mapping[str, list[Outcome]], made: Stage, options: Options
         )
         for stream, (_, _, figure) in STREAMS.items()
     )
-    title = f"Fire: five methods of placement, {options.scale:g} of the paper's rates, {in_rounds(options)}"
+    title = (
+        f"Fire: five methods of placement, {options.scale:g} of the paper's rates and thin links, {in_rounds(options)}"
+    )
     picture = Picture("fire", "End-to-end latency by method of placement", panels)
     return Report(title, sentences, tables, (picture,)), verdicts
+
+
+def _slowest(found: Mapping[str, Estimate]) -> str:
+    return max(METHODS, key=lambda method: found[method].mean)
 
 
 def _order_kept(outcomes: Mapping[str, list[Outcome]], measured: Mapping[str, Estimate]) -> bool:
@@ -204,7 +239,7 @@ def _order_kept(outcomes: Mapping[str, list[Outcome]], measured: Mapping[str, Es
         fast, slow = sorted((one, other), key=lambda method: predicted[method])
         if predicted[slow] < predicted[fast] * (1 + ALIKE):
             continue
-        gap = paired(_medians(outcomes[fast], "alerts, locations"), _medians(outcomes[slow], "alerts, locations"))
+        gap = paired(_medians(outcomes[fast], CRITICAL), _medians(outcomes[slow], CRITICAL))
         if gap.low > 0 or (gap.half_width is None and measured[fast].mean > measured[slow].mean):
             return False
     return True
@@ -247,12 +282,6 @@ def _prediction_table(
     )
     heads = ("method", "predicted RT", "measured", "error", "thin links", "cores used", "sites")
     return Table("Predicted and measured", heads, tuple(rows), note)
-
-
-def _factor(outcomes: Mapping[str, list[Outcome]]) -> str:
-    means = {method: estimate(_medians(found, "alerts, trees")).mean for method, found in outcomes.items()}
-    slow = max(METHODS, key=lambda method: means[method])
-    return f"{means[slow] / means['auto']:.2f} times as fast (auto, {slow})"
 
 
 def _hlf_against_td(outcomes: Mapping[str, list[Outcome]]) -> str:

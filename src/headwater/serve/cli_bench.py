@@ -26,7 +26,7 @@ with pictures. Without root, links are emulated and machines are not.""",
 )
 Examples = Annotated[str, typer.Option(metavar="DIR", help="Where the examples are.")]
 Scale = Annotated[
-    float, typer.Option(metavar="X", help="Of the paper's rates: as much as this machine carries, 0.1 for each core.")
+    float, typer.Option(metavar="X", help="Of the paper's rates: as much as this machine carries, 0.05 for each core.")
 ]
 Repeat = Annotated[int, typer.Option(metavar="N", help="Rounds; from 2 on there are confidence intervals.")]
 Watched = Annotated[str, typer.Option("--for", metavar="TIME", help="How long each trial is watched.")]
@@ -38,7 +38,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on sta
 
 @app.command()
 def fire(
-    scale: Scale = 0.2,
+    scale: Scale = 0.1,
     repeat: Repeat = 3,
     watched: Watched = "60s",
     warm: Warm = "20s",
@@ -57,7 +57,7 @@ def fire(
 
     [bold]Example[/bold]
 
-    headwater bench fire --scale 0.2 --repeat 3
+    headwater bench fire --scale 0.1 --repeat 3
     """
     from headwater.serve.kernels import load_core
     from headwater.serve.output import Output
@@ -98,7 +98,7 @@ def traffic(
 
 @app.command()
 def offload(
-    scale: Scale = 0.2,
+    scale: Scale = 0.1,
     repeat: Repeat = 3,
     watched: Watched = "60s",
     warm: Warm = "20s",
@@ -126,7 +126,7 @@ def offload(
 
 @app.command()
 def cut(
-    scale: Scale = 0.2,
+    scale: Scale = 0.1,
     repeat: Repeat = 1,
     watched: Watched = "60s",
     warm: Warm = "20s",
