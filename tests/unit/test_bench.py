@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from headwater.errors import SpecError
+from headwater.model.pipeline import Operator, Pipeline, Stream
+from headwater.model.project import Project
 from headwater.model.sites import Link, Site, Sites
-from headwater.serve.bench import Options, check, marks, thinned, wan_bytes
+from headwater.serve.bench import Options, check, marks, only, thinned, wan_bytes
 from headwater.serve.bench_cut import caught_up_s
 from headwater.serve.bench_figures import Estimate, estimate, median, paired, percent_lower
 from headwater.serve.bench_fire import ALERTS, TEMPERATURES, fire_streams, ledger
@@ -35,7 +37,7 @@ OUTCOME = Outcome(
     fed=(),
     arrivals={},
     link_bytes={("edge", "dc"): 1000, ("dc", "edge"): 50, ("dc", "rack"): 7},
-    lateness_s=0.001,
+    late_share=0.001,
     cores={"edge": 0.1},
     ground=(RIGHT,),
     warnings=(),
@@ -79,6 +81,21 @@ def test_only_far_links_are_thinned_with_the_rates() -> None:
     assert [link.bandwidth_bps for link in found.links] == [2e7, 1e9]
 
 
+def test_only_what_leads_to_a_sink_stays_of_a_project() -> None:
+    def operator(name: str, *reads: str, is_sink: bool = False) -> Operator:
+        return Operator(name, inputs=tuple(Stream(one, name) for one in reads), is_source=not reads, is_sink=is_sink)
+
+    operators = (
+        operator("source"),
+        operator("clean", "source"),
+        operator("other", "clean"),
+        operator("kept", "clean", is_sink=True),
+        operator("dropped", "other", is_sink=True),
+    )
+    project = Project("/x", Pipeline("p", operators), (), "f")
+    assert [one.name for one in only(project, "kept").pipeline.operators] == ["source", "clean", "kept"]
+
+
 def test_a_trial_on_good_ground_has_no_mark() -> None:
     assert marks(OUTCOME, (RIGHT,)) == []
 
@@ -88,7 +105,7 @@ def test_a_trial_on_good_ground_has_no_mark() -> None:
     [
         (replace(OUTCOME, ground=(OFF,)), (), "before this trial"),
         (OUTCOME, (OFF,), "was 134 ms, not 80 ms, before the experiment"),
-        (replace(OUTCOME, lateness_s=0.03), (), "30 ms too late"),
+        (replace(OUTCOME, late_share=0.03), (), "3.0% of the packets"),
         (replace(OUTCOME, fed=(Fed("edge", "g", {}, 0, 0, 10, 4.0),)), (), "feed of site 'edge' was 4 s behind"),
         (replace(OUTCOME, ground=(replace(OFF, found=None),)), (), "was nothing"),
     ],

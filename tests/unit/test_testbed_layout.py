@@ -168,7 +168,8 @@ def test_netem_is_told_delay_rate_loss_and_a_queue_that_holds_what_is_under_way(
 def test_what_netem_has_done_is_read() -> None:
     shown = [{"kind": "netem", "bytes": 12, "packets": 3, "drops": 2, "backlog": 9, "qlen": 1}]
     assert netem_counts(json.dumps(shown)) == {
-        "packets": 3, "bytes": 12, "dropped": 2, "backlog_bytes": 9, "greatest_lateness_s": None,
+        "packets": 3, "bytes": 12, "dropped": 2, "backlog_bytes": 9, "late": None,
+        "greatest_lateness_s": None,
     }  # fmt: skip
 
 
@@ -184,6 +185,7 @@ def test_a_packet_comes_out_after_sending_and_latency() -> None:
     stats = way.stats(5.030, fresh=True)
     assert (stats["packets"], stats["bytes"], stats["dropped"]) == (2, 2000, 0)
     assert stats["greatest_lateness_s"] == pytest.approx(0.018)
+    assert stats["late"] == 1
     assert way.stats(5.030, fresh=False)["greatest_lateness_s"] == 0
 
 

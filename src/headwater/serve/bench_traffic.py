@@ -1,8 +1,9 @@
 """What does it bring to make statistics where the data is born? Paper 002, figures 8 and 10.
 
-Two comparisons on the paper's topology, three edges and a cloud: job 3 (statistics of one edge) on the edge against
-in the cloud, at the paper's rising rates; and all jobs spread out (fog) against all in the cloud, at a share of those
-rates from each edge. Every record that job 3 or job 4 has taken in gives a row, so rows are what was processed.
+Two comparisons on the paper's topology, three edges and a cloud: jobs 1 and 3 (statistics of one edge) with job 3 on
+the edge against in the cloud, at the paper's rising rates; and all jobs spread out (fog) against all in the cloud, at
+a share of those rates from each edge. Every record that job 3 or job 4 has taken in gives a row, so rows are what was
+processed.
 """
 
 from __future__ import annotations
@@ -18,7 +19,19 @@ from headwater.model.project import Project
 from headwater.model.sites import Sites
 from headwater.serve import disk
 from headwater.serve.arguments import Search
-from headwater.serve.bench import Case, Options, Stage, begin, finish, ground_table, in_rounds, scaled, stage, step_name
+from headwater.serve.bench import (
+    Case,
+    Options,
+    Stage,
+    begin,
+    finish,
+    ground_table,
+    in_rounds,
+    only,
+    scaled,
+    stage,
+    step_name,
+)
 from headwater.serve.bench_figures import estimate, in_ms, median, paired
 from headwater.serve.bench_report import Panel, Picture, Report, Table
 from headwater.serve.feed import sent_records
@@ -35,6 +48,7 @@ LOCAL, GLOBAL = "local-statistics", "global-statistics"
 SINKS = {"local_statistics": LOCAL, "global_statistics": GLOBAL}
 JOBS = {"job 3 (statistics of an edge)": LOCAL, "job 4 (statistics of all)": GLOBAL}
 CURVE_POINTS = 60
+EDGE, CLOUD = "edge-a", "dc"
 
 
 def bench_traffic(options: Options, output: Output) -> int:
@@ -45,13 +59,13 @@ def bench_traffic(options: Options, output: Output) -> int:
         BindError: HW4901, HW4605, and what starting brokers and runners can raise.
     """
     folder = os.path.join(options.examples, "traffic", "paper")
-    names = ("local.yaml", "remote.yaml", "fog.yaml", "cloud.yaml", "sites.yaml", "one-edge.yaml", "spark-pipeline.yml")
+    names = ("fog.yaml", "cloud.yaml", "sites.yaml", "one-edge.yaml", "spark-pipeline.yml")
     begin(options, "traffic/records.py", *(f"traffic/paper/{name}" for name in names))
     project = read(folder, fetched_jars())
     three, one = (_sites(os.path.join(folder, name)) for name in ("sites.yaml", "one-edge.yaml"))
     cases = [
-        *(_case(name, project, one, folder, options, 1.0) for name in ("local", "remote")),
-        *(_case(name, project, three, folder, options, options.scale) for name in ("fog", "cloud")),
+        *(_edge_case(name, site, project, one, options) for name, site in (("local", EDGE), ("remote", CLOUD))),
+        *(_case(name, project, three, folder, options) for name in ("fog", "cloud")),
     ]
     with stage("traffic", three, options) as made:
         outcomes = made.rounds(folder, cases, _kept)
@@ -63,14 +77,24 @@ def _sites(file: str) -> Sites:
     return read_sites(disk.read(file), shown_name(file))
 
 
-def _case(name: str, project: Project, sites: Sites, folder: str, options: Options, scale: float) -> Case:
-    """Return a case that goes through all rates, with the placement of its name."""
-    whole = scaled(project, scale * RATES_RPS[-1] / _declared_rps(project))
+def _edge_case(name: str, site: str, project: Project, sites: Sites, options: Options) -> Case:
+    """Return jobs 1 and 3 of one edge at the paper's rates, with job 3 on a site."""
+    whole = only(project, "local_statistics")
+    whole = scaled(whole, RATES_RPS[-1] / _declared_rps(whole))
+    named = {"clean": EDGE, "statistics": site, "local_statistics": site}
+    placed = prepared(whole, sites, Search("auto", options.seed), named=named, because=f"as in the paper's {name}")
+    source = Source("taxis", os.path.join(options.examples, "traffic"), 1.0)
+    return Case(name, Trial(placed, (source,), {"local_statistics": LOCAL}, options.times, steps=RATES_RPS))
+
+
+def _case(name: str, project: Project, sites: Sites, folder: str, options: Options) -> Case:
+    """Return all jobs at a share of the paper's rates, with the placement of its name."""
+    whole = scaled(project, options.scale * RATES_RPS[-1] / _declared_rps(project))
     file = os.path.join(folder, f"{name}.yaml")
     known = whole.pipeline.by_name
     named = read_placement(disk.read(file), shown_name(file), expanded(whole, sites).pipeline, sites, known)
     placed = prepared(whole, sites, Search("auto", options.seed), named=named, because=f"as in the paper's {name}")
-    source = Source("taxis", os.path.join(options.examples, "traffic"), scale)
+    source = Source("taxis", os.path.join(options.examples, "traffic"), options.scale)
     return Case(name, Trial(placed, (source,), SINKS, options.times, steps=RATES_RPS))
 
 
@@ -129,8 +153,8 @@ def _kept(name: str, number: int, outcome: Outcome) -> Mapping[str, Any]:
     del name, number
     return {
         "rate_factor": outcome.factor,
-        "median_latency_s": {topic: median(_latencies(outcome, topic)) for topic in JOBS.values()},
-        "processed_share": {topic: processed_share(outcome, topic) for topic in JOBS.values()},
+        "median_latency_s": {topic: median(_latencies(outcome, topic)) for topic in outcome.arrivals},
+        "processed_share": {topic: processed_share(outcome, topic) for topic in outcome.arrivals},
         "ledger": traffic_ledger(outcome),
     }
 

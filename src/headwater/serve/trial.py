@@ -40,6 +40,7 @@ __all__ = ["LEAST_CORES", "Arrival", "Fed", "Outcome", "Source", "Times", "Trial
 LEAST_CORES = 0.5  # of an emulated site that runs something: a JVM on less takes minutes to warm up
 LOOK_S = 0.5  # between two looks at what was processed
 STILL_S, LONGEST_DRAIN_S = 3.0, 180.0  # when nothing waits and topics do not grow for so long, all has come
+TELLING_PACKETS = 500  # of a link, from which on a share of them says something
 FEED_S = 60.0  # beyond the time of a feed, after which it is given up
 Say = Callable[[str], None]
 
@@ -123,7 +124,7 @@ class Outcome:
     fed: tuple[Fed, ...]  # in all steps
     arrivals: Mapping[str, tuple[Arrival, ...]]  # by topic, of all steps
     link_bytes: Mapping[tuple[str, str], int]  # in the watched stretch, by direction
-    lateness_s: float  # the greatest of any link
+    late_share: float  # of packets, on the link with most: more than 5 ms later than they should
     cores: Mapping[str, float]  # used on average, by site
     ground: tuple[Measured, ...]
     warnings: tuple[str, ...]
@@ -163,13 +164,16 @@ def run_trial(
         shutil.rmtree(folder, ignore_errors=True)
 
 
+_Packets = Mapping[tuple[str, str], tuple[int, int]]
+
+
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
     """Where all counters stand."""
 
     sent: Mapping[tuple[str, str], int]  # bytes, by direction of a link
     used_s: Mapping[str, float]  # of processor, by site
-    lateness_s: float  # the greatest of any link since the snapshot before
+    packets: _Packets  # and how many of them were late, by direction
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +250,7 @@ class _Going:
                 fed=tuple(fed),
                 arrivals=arrivals,
                 link_bytes={way: step.after.sent[way] - step.before.sent[way] for way in step.after.sent},
-                lateness_s=step.after.lateness_s,
+                late_share=_late_share(step.before.packets, step.after.packets),
                 cores={
                     site: (step.after.used_s[site] - step.before.used_s[site]) * 1000 / (step.end_ms - step.begin_ms)
                     for site in step.after.used_s
@@ -289,12 +293,12 @@ class _Going:
             time.sleep(min(LOOK_S, left_s))
 
     def _snapshot(self) -> _Snapshot:
-        traffic = self._bed.traffic(is_fresh=True)
+        traffic = self._bed.traffic()
         states = self._fleet.states
         return _Snapshot(
             {(one.origin, one.target): one.bytes for one in traffic},
             {site: states[site].cpu_s + states[site].broker_cpu_s for site in self._fleet.plan.sites},
-            max((one.greatest_lateness_s or 0.0 for one in traffic), default=0.0),
+            {(one.origin, one.target): (one.packets, one.late or 0) for one in traffic},
         )
 
     def _sites_of(self, operator: str) -> list[str]:
@@ -319,6 +323,16 @@ class _Going:
 
     def _arrivals(self, sink: str, topic: str) -> tuple[Arrival, ...]:
         return tuple(one for site in self._sites_of(sink) for one in _read_topic(self._fleet.addresses[site], topic))
+
+
+def _late_share(before: _Packets, after: _Packets) -> float:
+    """Return the share of packets that were late, on the link with most; one with few packets says nothing."""
+    shares = [
+        (late - before[way][1]) / (packets - before[way][0])
+        for way, (packets, late) in after.items()
+        if packets - before[way][0] >= TELLING_PACKETS
+    ]
+    return max(shares, default=0.0)
 
 
 Feeding = tuple["subprocess.Popen[str]", str, Source, int]  # with the number of its first record

@@ -50,7 +50,8 @@ class Traffic:
     bytes: int
     dropped: int  # by chance, by a full queue, or by a cut
     backlog_bytes: int  # that wait to be sent
-    greatest_lateness_s: float | None  # that a packet came out later than it should; None: the kernel does not tell
+    late: int | None  # packets that came out more than 5 ms later than they should; None: the kernel does not tell
+    greatest_lateness_s: float | None  # of any packet; None: the kernel does not tell
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,7 @@ __all__ = [
 LEAST_QUEUE_BYTES = 65_536
 QUEUE_S, QUEUE_BYTES = 0.02, 1_500_000  # of a fast short link, as a switch has it: a burst of one sender fits
 SETTINGS = ("latency_s", "bandwidth_bps", "loss", "queue_bytes", "is_cut")
+LATE_S = 0.005
 BURST = 32  # packets read or written before the other end gets its turn
 LONGEST_PACKET = 70_000  # with the header of a packet socket
 LONGEST_MESSAGE = 65_536
@@ -92,6 +93,7 @@ class Direction:
         self.packets = 0
         self.bytes = 0
         self.dropped = 0
+        self.late = 0  # packets that came out more than LATE_S later than they should
         self.greatest_lateness_s = 0.0
         self._limit_bytes = queue_limit(latency_s, bandwidth_bps)
         # due, leaves the transmitter, size, segments, packet
@@ -129,6 +131,7 @@ class Direction:
         due_s, _, size, segments, packet = self._line.popleft()
         self.packets += segments
         self.bytes += size
+        self.late += segments if now_s - due_s > LATE_S else 0
         self.greatest_lateness_s = max(self.greatest_lateness_s, now_s - due_s)
         return packet
 
@@ -164,6 +167,7 @@ class Direction:
             "bytes": self.bytes,
             "dropped": self.dropped,
             "backlog_bytes": round(max(0.0, self._free_s - now_s) * self.bandwidth_bps / 8),
+            "late": self.late,
             "greatest_lateness_s": self.greatest_lateness_s,
             "limit_bytes": self._limit_bytes,
             **{name: getattr(self, name) for name in SETTINGS},

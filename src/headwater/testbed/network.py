@@ -350,7 +350,7 @@ def netem_counts(shown: str) -> dict[str, Any]:
     """Return what a link's end has done, of what `tc -s -json qdisc show` shows."""
     found = next(one for one in json.loads(shown) if one["kind"] == "netem")
     kept = {name: int(found.get(key, 0)) for name, key in NETEM_COUNTS.items()}
-    return {**kept, "greatest_lateness_s": None}
+    return {**kept, "late": None, "greatest_lateness_s": None}
 
 
 def program(name: str) -> str:
