@@ -28,6 +28,7 @@ from headwater.model.sites import Site, Sites
 from headwater.testbed import link_process, network, traces
 from headwater.testbed.bed import Bed
 from headwater.testbed.calibrate import DATA_PART, calibrate, is_delay_off, is_rate_off
+from headwater.testbed.shares import machine_cores, sites_cores
 from tests.contract.beds import ODD, PYTHON, SITES, beds, echo_s, reaches, start, until
 
 NAME = f"t{os.getpid()}"
@@ -234,6 +235,30 @@ def test_a_site_gets_its_share_of_the_processor(bed: Bed, started: list[subproce
         assert group.throttled_s() > 0
     finally:
         for process in started:  # before they may take the whole machine
+            process.kill()
+        bed.unlimit()
+
+
+def test_all_sites_together_leave_some_of_the_machine_to_the_links(
+    bed: Bed, started: list[subprocess.Popen[str]]
+) -> None:
+    groups = [bed.group(site) for site in ("cloud", "south")]
+    if any(group is None for group in groups):
+        pytest.skip("this machine has no control groups")
+    most = sites_cores(machine_cores())
+    assert bed.limit(scale=100.0)["cloud"] == most
+    try:
+        busy = [site for site in ("cloud", "south") for _ in range(int(machine_cores()))]
+        started += [start(bed, site, *PYTHON, "print(flush=True)\nwhile True: pass") for site in busy]
+        for process in started:
+            assert process.stdout is not None
+            process.stdout.readline()
+        used_s, start_s = sum(group.used_s() for group in groups if group is not None), time.monotonic()
+        time.sleep(1.5)  # the stretch that is measured
+        passed_s = time.monotonic() - start_s
+        assert (sum(group.used_s() for group in groups if group is not None) - used_s) / passed_s <= 1.05 * most
+    finally:
+        for process in started:
             process.kill()
         bed.unlimit()
 

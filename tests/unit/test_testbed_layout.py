@@ -289,6 +289,7 @@ def test_a_setting_that_no_link_has_is_refused() -> None:
 def test_the_strongest_site_gets_the_machine_and_the_ratios_stay() -> None:
     sites = Sites((Site("big", cores=8, speed=2.0), Site("small", cores=2), Site("any")), ())
     assert quotas(sites, 4.0) == {"big": 4.0, "small": 0.5, "any": None}
+    assert quotas(sites, 4.0, scale=10.0)["big"] == 4.0, "there is no more"
     assert quotas(sites, 4.0, scale=0.1) == {"big": 1.6, "small": 0.2, "any": None}
     assert quotas(Sites((Site("any"),), ()), 4.0) == {"any": None}
 

@@ -33,7 +33,7 @@ from headwater.serve.fleet import Fleet, Plan
 from headwater.serve.prepare import Prepared
 from headwater.testbed.bed import Bed
 from headwater.testbed.calibrate import Measured, calibrate
-from headwater.testbed.shares import fitting_scale, machine_cores
+from headwater.testbed.shares import fitting_scale, machine_cores, sites_cores
 
 __all__ = ["LEAST_CORES", "Arrival", "Fed", "Outcome", "Source", "Times", "Trial", "run_trial", "strength_scale"]
 
@@ -136,7 +136,8 @@ class Outcome:
 
 def strength_scale(bed: Bed) -> float:
     """Return how many cores stand for a strength of 1, the same for every trial on these sites."""
-    return fitting_scale((site for site in bed.sites.sites if site.slots), machine_cores(), LEAST_CORES)
+    cores = sites_cores(machine_cores())
+    return fitting_scale((site for site in bed.sites.sites if site.slots), cores, LEAST_CORES)
 
 
 def run_trial(

@@ -30,7 +30,7 @@ from headwater.model.sites import Link, Site, Sites
 from headwater.testbed import links, network, traces
 from headwater.testbed.ground import Ground, probe, refusal
 from headwater.testbed.network import Layout, LinkState, Wire
-from headwater.testbed.shares import machine_cores, quotas
+from headwater.testbed.shares import machine_cores, quotas, sites_cores
 from headwater.testbed.traces import leftovers, remove
 
 __all__ = ["Bed", "Ground", "LinkStatus", "SiteStatus", "Status", "Traffic", "leftovers", "probe", "quotas", "remove"]
@@ -233,14 +233,17 @@ class Bed:
     def limit(self, scale: float | None = None) -> dict[str, float | None]:
         """Limit processor and memory of every site as `quotas` says, and return its answer.
 
+        All sites together leave some of the machine to the links.
+
         Raises:
             SpecError: HW1905, a scale that is not above 0.
             BindError: HW4909, this machine has no control groups; HW48xx, they refuse.
         """
         if scale is not None and not scale > 0:
             raise SpecError(Mistake("HW1905", f"a scale of {scale:g} is not above 0. Give one that is."))
-        shares = quotas(self.sites, machine_cores(), scale)
-        self._set_limits(shares, {site.name: site.memory_bytes for site in self.sites.sites})
+        most = sites_cores(machine_cores())
+        shares = quotas(self.sites, most, scale)
+        self._set_limits(shares, {site.name: site.memory_bytes for site in self.sites.sites}, most)
         return shares
 
     def unlimit(self) -> None:
@@ -250,14 +253,16 @@ class Bed:
             BindError: HW48xx, control groups refuse.
         """
         if self.can_limit:
-            self._set_limits({}, {})
+            self._set_limits({}, {}, None)
 
     @property
     def can_limit(self) -> bool:
         """Return whether this process may limit processor and memory of sites."""
         return cgroup.find() is not None
 
-    def _set_limits(self, shares: Mapping[str, float | None], memory: Mapping[str, float | None]) -> None:
+    def _set_limits(
+        self, shares: Mapping[str, float | None], memory: Mapping[str, float | None], most: float | None
+    ) -> None:
         for site in self.layout.sites:
             group = self._group(site)
             if group is None:
@@ -267,6 +272,9 @@ class Bed:
                 )
             group.set_cores(shares.get(site))
             group.set_memory(memory.get(site))
+        hierarchy = cgroup.find()
+        if hierarchy is not None:
+            cgroup.Group(hierarchy, self.layout.whole_group).set_cores(most)
         with self._changed_state() as state:
             state["limits"] = {site: [shares.get(site), memory.get(site)] for site in self.layout.sites}
 

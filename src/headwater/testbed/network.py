@@ -116,9 +116,14 @@ class Layout:
         """Return the network namespace that stands for a site."""
         return f"hw-{self.bed}-{self._number[site]}"
 
+    @property
+    def whole_group(self) -> str:
+        """Return the control group of all sites' processes."""
+        return f"headwater/{self.bed}"
+
     def group(self, site: str) -> str:
         """Return the control group of a site's processes."""
-        return f"headwater/{self.bed}/{self._number[site]}"
+        return f"{self.whole_group}/{self._number[site]}"
 
     def address(self, site: str) -> str:
         """Return the address by which other sites reach it."""

@@ -11,18 +11,21 @@ from collections.abc import Iterable
 
 from headwater.model.sites import Site, Sites
 
-__all__ = ["fitting_scale", "machine_cores", "quotas"]
+__all__ = ["fitting_scale", "machine_cores", "quotas", "sites_cores"]
+
+SPARE_SHARE, MOST_SPARE_CORES = 0.15, 2.0  # of the machine, for links and for whoever feeds and watches
 
 
 def quotas(sites: Sites, machine_cores: float, scale: float | None = None) -> dict[str, float | None]:
     """Return how many of the machine's cores each site gets; None: all, for a site that declares none.
 
     A site's strength is its cores times their speed. `scale` is the machine's cores for a strength of 1; without
-    it, the strongest site gets the whole machine.
+    it, the strongest site gets the whole machine. None gets more than there is.
     """
     if scale is None:
         scale = fitting_scale(sites.sites, machine_cores)
-    return {site.name: scale * site.cores * site.speed if site.cores is not None else None for site in sites.sites}
+    strengths = {site.name: site.cores * site.speed if site.cores is not None else None for site in sites.sites}
+    return {name: None if one is None else min(machine_cores, scale * one) for name, one in strengths.items()}
 
 
 def fitting_scale(sites: Iterable[Site], machine_cores: float, least_cores: float = 0.0) -> float:
@@ -35,6 +38,15 @@ def fitting_scale(sites: Iterable[Site], machine_cores: float, least_cores: floa
     if not strengths:
         return machine_cores
     return max(machine_cores / max(strengths), least_cores / min(strengths))
+
+
+def sites_cores(machine_cores: float) -> float:
+    """Return how many cores all sites together may use: links that wait for a processor are not what was asked for.
+
+    >>> sites_cores(2.0), sites_cores(32.0)
+    (1.7, 30.0)
+    """
+    return machine_cores - min(SPARE_SHARE * machine_cores, MOST_SPARE_CORES)
 
 
 def machine_cores() -> float:
