@@ -9,10 +9,10 @@ REAL := $(wildcard tests/contract)
 RUNS := $(wildcard tests/story/test_run_story.py tests/story/test_testbed_story.py tests/story/test_bench_story.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo place test check spark fmt lint golden law bench docs clean
+.PHONY: help setup demo place test check spark fmt lint golden law bench experiments docs clean
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## make .venv with everything in it; does nothing when it is up to date
 	@sh tools/setup.sh
@@ -56,6 +56,10 @@ law: setup ## the properties with many more examples than usual
 
 bench: setup ## measure every method of placement
 	$(PYTHON) -m bench.placement
+
+experiments: setup ## repeat the papers' experiments on a testbed (more than an hour) and write docs/experiments.md
+	for name in fire traffic offload cut; do $(HEADWATER) bench $$name --out out/bench-$$name || exit 1; done
+	$(PYTHON) -m bench.experiments
 
 docs: setup ## run the examples of the documentation
 	$(PYTHON) -m pytest -q $(wildcard tests/docs) --doctest-modules src/headwater

@@ -36,14 +36,13 @@ from headwater.serve.reading import fetched_jars, made_archives, read
 from headwater.testbed.bed import Bed
 from headwater.testbed.ground import way_in
 from headwater.testbed.private import become, is_private, join_words
-from headwater.testbed.shares import fitting_scale, machine_cores, sites_cores
+from headwater.testbed.shares import running_scale
 
 __all__ = ["Options", "run"]
 
 TICK_S = 1.0
 LONGEST_HISTORY = 3_600  # of progress, for the picture
 DONE, FAILED = 0, 4
-LEAST_CORES = 0.5  # of an emulated site that runs something
 
 
 @dataclass(frozen=True)
@@ -268,7 +267,7 @@ def _scale(prepared: Prepared) -> float:
     """Return how many cores of this machine stand for a strength of 1; a broker and a runner need some at each site."""
     running = {part.site for part in prepared.parts}
     hosts = (site for site in prepared.sites.sites if site.name in running)
-    return fitting_scale(hosts, sites_cores(machine_cores()), LEAST_CORES)
+    return running_scale(hosts)
 
 
 def _limits(bed: Bed, prepared: Prepared) -> dict[str, float | None]:

@@ -33,11 +33,10 @@ from headwater.serve.fleet import Fleet, Plan
 from headwater.serve.prepare import Prepared
 from headwater.testbed.bed import Bed
 from headwater.testbed.calibrate import Measured, calibrate
-from headwater.testbed.shares import fitting_scale, machine_cores, sites_cores
+from headwater.testbed.shares import running_scale
 
-__all__ = ["LEAST_CORES", "Arrival", "Fed", "Outcome", "Source", "Times", "Trial", "run_trial", "strength_scale"]
+__all__ = ["Arrival", "Fed", "Outcome", "Source", "Times", "Trial", "run_trial", "strength_scale"]
 
-LEAST_CORES = 0.5  # of an emulated site that runs something: a JVM on less takes minutes to warm up
 LOOK_S = 0.5  # between two looks at what was processed
 STILL_S, LONGEST_DRAIN_S = 3.0, 180.0  # when nothing waits and topics do not grow for so long, all has come
 TELLING_PACKETS = 500  # of a link, from which on a share of them says something
@@ -136,8 +135,7 @@ class Outcome:
 
 def strength_scale(bed: Bed) -> float:
     """Return how many cores stand for a strength of 1, the same for every trial on these sites."""
-    cores = sites_cores(machine_cores())
-    return fitting_scale((site for site in bed.sites.sites if site.slots), cores, LEAST_CORES)
+    return running_scale(site for site in bed.sites.sites if site.slots)
 
 
 def run_trial(

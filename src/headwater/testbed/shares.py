@@ -11,9 +11,10 @@ from collections.abc import Iterable
 
 from headwater.model.sites import Site, Sites
 
-__all__ = ["fitting_scale", "machine_cores", "quotas", "sites_cores"]
+__all__ = ["fitting_scale", "machine_cores", "quotas", "running_scale", "sites_cores"]
 
 SPARE_SHARE, MOST_SPARE_CORES = 0.15, 2.0  # of the machine, for links and for whoever feeds and watches
+LEAST_CORES = 0.5  # of a site that runs a broker and a runner: Java on less takes minutes to warm up
 
 
 def quotas(sites: Sites, machine_cores: float, scale: float | None = None) -> dict[str, float | None]:
@@ -47,6 +48,11 @@ def sites_cores(machine_cores: float) -> float:
     (1.7, 30.0)
     """
     return machine_cores - min(SPARE_SHARE * machine_cores, MOST_SPARE_CORES)
+
+
+def running_scale(sites: Iterable[Site]) -> float:
+    """Return the scale for sites that run something, on this machine."""
+    return fitting_scale(sites, sites_cores(machine_cores()), LEAST_CORES)
 
 
 def machine_cores() -> float:
