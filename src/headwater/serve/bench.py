@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -41,8 +42,11 @@ from headwater.testbed.ground import way_in
 from headwater.testbed.private import become
 
 __all__ = [
+    "Balance",
+    "Books",
     "Case",
     "Keep",
+    "Ledger",
     "Options",
     "Stage",
     "begin",
@@ -62,7 +66,6 @@ __all__ = [
 RESULT = "result.json"
 FAR_S = 0.005  # one way; a link from here on is one of the wide-area network
 LATE_SHARE, BEHIND_S = 0.02, 1.0  # more late packets, or a feed that is further behind, mark a trial
-ATTEMPTS = 2  # of a trial whose brokers or runners do not start
 DONE = 0
 STEP = " at "  # in the name of a step, between case and factor
 
@@ -87,7 +90,28 @@ class Case:
     trial: Trial
 
 
-Keep = Callable[[str, int, Outcome], Mapping[str, Any]]  # what is kept of an outcome besides what all trials have
+Books = Mapping[str, Mapping[str, int]]  # by topic: owed, came, lost, doubled
+Keep = Callable[[Outcome], Mapping[str, Any]]  # what is kept of an outcome besides what all trials have
+Ledger = Callable[[Outcome], Books]  # of a whole trial: what was fed, and what came of it
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """What became of the records of all trials."""
+
+    owed: int
+    lost: int
+    doubled: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """A trial that is over."""
+
+    number: int  # of its round
+    trial: Trial
+    outcomes: tuple[Outcome, ...]
+    books: Books
 
 
 def check(options: Options, *needed: str) -> None:
@@ -111,7 +135,8 @@ def check(options: Options, *needed: str) -> None:
         )
     if wrong:
         raise SpecError(*(Mistake("HW1320", text) for text in wrong))
-    disk.check_writable(os.path.join(options.out, RESULT)) if os.path.isdir(options.out) else None
+    if os.path.isdir(options.out):
+        disk.check_writable(os.path.join(options.out, RESULT))
 
 
 def begin(options: Options, *needed: str) -> None:
@@ -123,8 +148,8 @@ def begin(options: Options, *needed: str) -> None:
     """
     check(options, *needed)
     way = way_in()
-    made_archives(fetched_jars())
-    if way:  # not before the jars are here: there is no way to the internet in there
+    if way:
+        made_archives(fetched_jars())  # there is no way to the internet in there
         become(way)
 
 
@@ -188,64 +213,69 @@ class Stage:
         self.ground: tuple[Measured, ...] = ()
         self.begun_s = time.time()
         self.kept: list[dict[str, Any]] = []  # of trials, as JSON has them
+        self._tried: list[_Tried] = []
 
     def measure(self, say: Callable[[str], None]) -> None:
         """Measure delay and bandwidth of every link, one by one."""
         self.ground = calibrate(self.bed, with_rate=True, say=say)
 
-    def rounds(self, path: str, cases: Sequence[Case], keep: Keep) -> dict[str, list[Outcome]]:
+    def rounds(self, path: str, cases: Sequence[Case], keep: Keep, ledger: Ledger) -> dict[str, list[Outcome]]:
         """Try every case in every round; return the outcomes by case, in the order of rounds.
 
         Cases of one round with the same placement and feed are tried once, and share what came out. The steps of a
         trial are cases of their own: `step_name`.
 
         Raises:
-            BindError: a trial failed as often as it may.
+            BindError: a trial failed twice.
         """
         found: dict[str, list[Outcome]] = {}
-        total, done = len(cases) * self._options.repeat, 0
+        turns = [(number, case) for number in range(self._options.repeat) for case in self._shuffled(cases, number)]
         with Teller(self._name) as teller:
-            for number in range(self._options.repeat):
-                order = list(cases)
-                random.Random(f"{self._options.seed}/{number}").shuffle(order)
-                tried: list[tuple[Case, tuple[Outcome, ...]]] = []
-                for case in order:
-                    shares = (outcomes for other, outcomes in tried if _is_alike(case.trial, other.trial))
-                    outcomes = next(shares, None)
-                    is_shared = outcomes is not None
-                    if outcomes is None:
-                        what, share = f"round {number + 1}, {case.name}", done / total
-                        note(f"{self._name}: {what} ({done + 1} of {total})")
-                        outcomes = self._tried(
-                            replace(case.trial, seed=self._options.seed + number),
-                            path,
-                            lambda text, what=what, share=share: teller.say(f"{what}: {text}", share),  # type: ignore[misc]
-                        )
-                    tried.append((case, outcomes))
-                    done += 1
-                    for outcome in outcomes:
-                        name = step_name(case.name, outcome.factor) if len(outcomes) > 1 else case.name
-                        found.setdefault(name, []).append(outcome)
-                        self._keep(name, number, outcome, is_shared, keep)
+            for done, (number, case) in enumerate(turns):
+                one = self._alike(number, case.trial)
+                is_shared = one is not None
+                if one is None:
+                    what = f"round {number + 1}, {case.name}"
+                    note(f"{self._name}: {what} ({done + 1} of {len(turns)})")
+                    outcomes = self._try(number, case, path, partial(_say, teller, what, done / len(turns)))
+                    one = _Tried(number, case.trial, outcomes, ledger(outcomes[0]))
+                    self._tried.append(one)
+                for outcome in one.outcomes:
+                    name = step_name(case.name, outcome.factor) if len(one.outcomes) > 1 else case.name
+                    found.setdefault(name, []).append(outcome)
+                    self._keep(name, number, outcome, {"shares_trial": is_shared, "ledger": one.books, **keep(outcome)})
         places = [case.name for case in cases]
-        return dict(sorted(found.items(), key=lambda one: places.index(one[0].partition(STEP)[0])))
+        return dict(sorted(found.items(), key=lambda item: places.index(item[0].partition(STEP)[0])))
 
-    def _tried(self, trial: Trial, path: str, say: Callable[[str], None]) -> tuple[Outcome, ...]:
-        for attempt in range(ATTEMPTS):
-            try:
-                return run_trial(trial, path, self.bed, self._jars, self._archives, say)
-            except BindError as error:
-                if attempt == ATTEMPTS - 1:
-                    raise
-                note(f"{error}; tried again")
-        raise AssertionError("unreachable")
+    def balance(self) -> Balance:
+        """Return what became of the records of all trials; one that cases share counts once."""
+        books = [book for one in self._tried for book in one.books.values()]
+        return Balance(*(sum(book[name] for book in books) for name in ("owed", "lost", "doubled")))
 
-    def _keep(self, name: str, number: int, outcome: Outcome, is_shared: bool, keep: Keep) -> None:
+    def _shuffled(self, cases: Sequence[Case], number: int) -> list[Case]:
+        order = list(cases)
+        random.Random(f"{self._options.seed}/{number}").shuffle(order)
+        return order
+
+    def _alike(self, number: int, trial: Trial) -> _Tried | None:
+        """Return a trial of this round that this one would only repeat."""
+        same = (one for one in self._tried if one.number == number and _is_alike(one.trial, trial))
+        return next(same, None)
+
+    def _try(self, number: int, case: Case, path: str, say: Callable[[str], None]) -> tuple[Outcome, ...]:
+        """Run a trial, and once more if brokers or runners do not start."""
+        trial = replace(case.trial, seed=self._options.seed + number)
+        try:
+            return run_trial(trial, path, self.bed, self._jars, self._archives, say)
+        except BindError as error:
+            note(f"{error}; tried again")
+        return run_trial(trial, path, self.bed, self._jars, self._archives, say)
+
+    def _keep(self, name: str, number: int, outcome: Outcome, more: Mapping[str, Any]) -> None:
         self.kept.append(
             {
                 "case": name,
                 "round": number,
-                "shares_trial": is_shared,
                 "marks": marks(outcome, self.ground),
                 "placement": dict(outcome.placement),
                 "predicted_rt_s": outcome.rt_s,
@@ -259,7 +289,7 @@ class Stage:
                 "fed": [asdict(one) for one in outcome.fed],
                 "delays": [asdict(one) for one in outcome.ground],
                 "warnings": list(outcome.warnings),
-                **keep(name, number, outcome),
+                **more,
             }
         )
         folder = Path(self._options.out)
@@ -378,6 +408,10 @@ def _told(one: Measured) -> str:
 
 def _kind(one: Measured) -> Kind:
     return "time" if one.what == "delay" else "bandwidth"
+
+
+def _say(teller: Teller, what: str, share: float, text: str) -> None:
+    teller.say(f"{what}: {text}", share)
 
 
 def _is_alike(one: Trial, other: Trial) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from headwater.errors import Mistake, SpecError
@@ -37,17 +37,16 @@ def bench_cut(options: Options, cut_s: float, output: Output) -> int:
         SpecError: HW1320, and those of the example's files.
         BindError: HW4901, HW4605, and what starting brokers and runners can raise.
     """
-    begin(options, "fire/spark-pipeline.yml", "fire/thin.yaml", "fire/fire.profile", "fire/records.py")
     if not 0 < cut_s <= options.times.watched_s - LATER_S:
         raise SpecError(
             Mistake("HW1320", f"--cut is {cut_s:g} s; it takes more than 0 and {LATER_S:g} s less than --for")
         )
+    begin(options, "fire/spark-pipeline.yml", "fire/thin.yaml", "fire/fire.profile", "fire/records.py")
     placed = fire_on_thin_link(options)
-    trial = placed.moved
     with stage("cut", placed.sites, options) as made:
         cutter = _Cutter(made.bed, cut_s)
-        case = Case("cut", replace(trial, on_begin=cutter.cut))
-        outcomes = made.rounds(os.path.join(options.examples, "fire"), [case], cutter.kept)["cut"]
+        case = Case("cut", replace(placed.moved, on_begin=cutter.cut))
+        outcomes = made.rounds(os.path.join(options.examples, "fire"), [case], cutter.kept, ledger)["cut"]
         report, verdicts = _report(outcomes, made, options, cut_s)
         return finish(report, made, options, output, verdicts)
 
@@ -67,12 +66,10 @@ class _Cutter:
         self._bed.restore(*LINK)
         self._restored_ms = int(time.time() * 1000)
 
-    def kept(self, name: str, number: int, outcome: Outcome) -> Mapping[str, Any]:
-        del name, number
+    def kept(self, outcome: Outcome) -> Mapping[str, Any]:
         back_ms = self._restored_ms
         rows = _after_begin(outcome)
         return {
-            "ledger": ledger(outcome),
             "latencies_s": [round(one.latency_s, 4) for one in rows],
             "caught_up_s": caught_up_s(rows, outcome.begin_ms + int(LATER_S * 1000), back_ms),
             "restored_ms": back_ms - outcome.begin_ms,
@@ -100,8 +97,7 @@ def caught_up_s(rows: Sequence[Arrival], cut_ms: int, back_ms: int) -> float:
 def _report(
     outcomes: Sequence[Outcome], made: Stage, options: Options, cut_s: float
 ) -> tuple[Report, Mapping[str, Any]]:
-    books = [book for trial in made.kept for book in trial["ledger"].values()]
-    owed, lost, doubled = (sum(book[name] for book in books) for name in ("owed", "lost", "doubled"))
+    balance = made.balance()
     caught = estimate([trial["caught_up_s"] for trial in made.kept])
     first, rows = outcomes[0], _after_begin(outcomes[0])
     usual = estimate(
@@ -112,8 +108,8 @@ def _report(
     )
     sentence = (
         f"The link between '{LINK[0]}' and '{LINK[1]}' was cut for {cut_s:g} s while reports came from '{BOX}': of "
-        f"{owed} records that were owed, {lost} were lost and {doubled} came twice; {caught.mean:.1f} s after it was "
-        f"back, records were as young as before ({in_ms(usual)})."
+        f"{balance.owed} records that were owed, {balance.lost} were lost and {balance.doubled} came twice; "
+        f"{caught.mean:.1f} s after it was back, records were as young as before ({in_ms(usual)})."
     )
     points = [((one.created_ms - first.begin_ms) / 1000, one.latency_s, 0.0) for one in rows]
     table = Table(
@@ -132,7 +128,7 @@ def _report(
     panel = Panel(
         "age of a record when it is written", "lines", "s", {"fire": sorted(points)}, "s, when the record was born"
     )
-    verdicts = {"owed": owed, "lost": lost, "doubled": doubled, "caught_up_s": caught.mean, "cut_s": cut_s}
+    verdicts = {**asdict(balance), "caught_up_s": caught.mean, "cut_s": cut_s}
     title = f"A link cut for {cut_s:g} s, {in_rounds(options)}"
     picture = Picture("cut", f"Fire detection while a link is cut for {cut_s:g} s", (panel,))
     return Report(title, (sentence,), (table, ground_table(made)), (picture,)), verdicts

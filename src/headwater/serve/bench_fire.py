@@ -20,9 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from headwater.model.files import read_sites
+from headwater.model.project import Project
 from headwater.model.units import show
-from headwater.serve import disk
 from headwater.serve.arguments import Search
 from headwater.serve.bench import (
     Case,
@@ -40,18 +39,29 @@ from headwater.serve.bench import (
 from headwater.serve.bench_figures import Estimate, estimate, in_ms, median, paired, percent_lower, quantile
 from headwater.serve.bench_report import Panel, Picture, Report, Table
 from headwater.serve.feed import sent_records
-from headwater.serve.load import shown_name
+from headwater.serve.load import load_sites
 from headwater.serve.output import Output
 from headwater.serve.prepare import prepared
 from headwater.serve.profile import with_profile
 from headwater.serve.reading import fetched_jars, read
 from headwater.serve.trial import Outcome, Source, Trial
 
-__all__ = ["ALERTS", "METHODS", "STREAMS", "TEMPERATURES", "bench_fire", "fire_streams", "ledger"]
+__all__ = [
+    "ALERTS",
+    "METHODS",
+    "SINKS",
+    "STREAMS",
+    "TEMPERATURES",
+    "bench_fire",
+    "fire_project",
+    "fire_streams",
+    "ledger",
+]
 
 METHODS = ("td", "hlf", "sd", "ts", "auto")
 TREE_RPS, LOCATION_RPS = 100.0, 25.0  # of the paper
 ALERTS, TEMPERATURES = "fire-alerts", "fire-temperatures"
+SINKS = {"alert_monitor": ALERTS, "temp_monitor": TEMPERATURES}
 STREAMS = {  # as the paper's figures have them
     "temperatures, trees": (TEMPERATURES, "tree", "figure 3"),
     "temperatures, locations": (TEMPERATURES, "location", "figure 4"),
@@ -78,23 +88,31 @@ def bench_fire(options: Options, output: Output) -> int:
     """
     folder = os.path.join(options.examples, "fire")
     begin(options, "fire/spark-pipeline.yml", "fire/flat.yaml", "fire/fire.profile", "fire/records.py")
-    file = os.path.join(folder, "flat.yaml")
-    sites = thinned(read_sites(disk.read(file), shown_name(file)), options.scale)
-    project = with_profile(read(folder, fetched_jars()), os.path.join(folder, "fire.profile"))
-    project = scaled(project, options.scale)
+    sites = thinned(load_sites(os.path.join(folder, "flat.yaml")), options.scale)
+    project = fire_project(options)
     sources = (
         Source("tree_source", folder, TREE_RPS * options.scale),
         Source("location_source", folder, LOCATION_RPS * options.scale),
     )
-    sinks = {"alert_monitor": ALERTS, "temp_monitor": TEMPERATURES}
     cases = [
-        Case(method, Trial(prepared(project, sites, Search(method, options.seed)), sources, sinks, options.times))
+        Case(method, Trial(prepared(project, sites, Search(method, options.seed)), sources, SINKS, options.times))
         for method in METHODS
     ]
     with stage("fire", sites, options) as made:
-        outcomes = made.rounds(folder, cases, _kept)
+        outcomes = made.rounds(folder, cases, _kept, ledger)
         report, verdicts = _report(outcomes, made, options)
         return finish(report, made, options, output, verdicts)
+
+
+def fire_project(options: Options) -> Project:
+    """Return the fire example as it was measured, at a share of the paper's rates.
+
+    Raises:
+        SpecError: those of the example's files.
+    """
+    folder = os.path.join(options.examples, "fire")
+    project = with_profile(read(folder, fetched_jars()), os.path.join(folder, "fire.profile"))
+    return scaled(project, options.scale)
 
 
 def fire_streams(outcome: Outcome) -> dict[str, list[float]]:
@@ -135,10 +153,9 @@ def _red_share(image: bytes) -> float:
     return float(np.count_nonzero((red >= 160) & (green < 96) & (blue < 96)) / red.size)
 
 
-def _kept(name: str, number: int, outcome: Outcome) -> Mapping[str, Any]:
-    del name, number
+def _kept(outcome: Outcome) -> Mapping[str, Any]:
     streams = {stream: [round(value, 4) for value in values] for stream, values in fire_streams(outcome).items()}
-    return {"latencies_s": streams, "ledger": ledger(outcome)}
+    return {"latencies_s": streams}
 
 
 def _alert_medians(outcomes: Sequence[Outcome]) -> list[float]:
@@ -164,8 +181,7 @@ def _report(outcomes: Mapping[str, list[Outcome]], made: Stage, options: Options
         method: paired(_alert_medians(outcomes["auto"]), _alert_medians(outcomes[method])) for method in ("sd", "ts")
     }
     never_worse = all(one.low <= 0 for one in against.values())
-    books = [book for trial in made.kept for book in trial["ledger"].values()]
-    lost, doubled = sum(book["lost"] for book in books), sum(book["doubled"] for book in books)
+    balance = made.balance()
     wan = {method: estimate([wan_bytes(one, made.bed.sites) for one in found]) for method, found in outcomes.items()}
     fewer = wan[worst].mean / wan["auto"].mean if wan["auto"].mean else math.inf
     sentences = (
@@ -173,8 +189,8 @@ def _report(outcomes: Mapping[str, list[Outcome]], made: Stage, options: Options
         f"when auto has placed the pipeline, and after {in_ms(measured[worst])} when {worst} has: "
         f"{lower[CRITICAL]:.0f} % sooner (the paper: almost 50 %).",
         f"The thin links carry {fewer:.3g} times fewer bytes meanwhile.",
-        f"Of {sum(book['owed'] for book in books)} records that were owed in all trials, {lost} were lost and "
-        f"{doubled} came twice.",
+        f"Of {balance.owed} records that were owed in all trials, {balance.lost} were lost and {balance.doubled} came "
+        "twice.",
     )
     verdicts = {
         "auto_lower_than_worst_percent": {name: round(value, 1) for name, value in lower.items()},
@@ -182,8 +198,8 @@ def _report(outcomes: Mapping[str, list[Outcome]], made: Stage, options: Options
         "is_lower_enough": {name: value >= WANTED_LOWER for name, value in lower.items()},
         "auto_never_worse_than_sd_ts": never_worse,
         "rank_order_kept": kept,
-        "lost": lost,
-        "doubled": doubled,
+        "lost": balance.lost,
+        "doubled": balance.doubled,
     }
     tables = (
         _latency_table(outcomes),

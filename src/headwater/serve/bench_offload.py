@@ -12,20 +12,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headwater.model.files import read_sites
 from headwater.model.sites import Sites
 from headwater.model.units import show
-from headwater.serve import disk
 from headwater.serve.arguments import Search
-from headwater.serve.bench import Case, Options, Stage, begin, finish, ground_table, in_rounds, scaled, stage, wan_bytes
+from headwater.serve.bench import Case, Options, Stage, begin, finish, ground_table, in_rounds, stage, wan_bytes
 from headwater.serve.bench_figures import Estimate, estimate, in_ms, median, quantile
-from headwater.serve.bench_fire import ALERTS, TEMPERATURES, ledger
+from headwater.serve.bench_fire import ALERTS, SINKS, fire_project, ledger
 from headwater.serve.bench_report import Panel, Picture, Report, Table
-from headwater.serve.load import shown_name
+from headwater.serve.load import load_sites
 from headwater.serve.output import Output
 from headwater.serve.prepare import prepared
-from headwater.serve.profile import with_profile
-from headwater.serve.reading import fetched_jars, read
 from headwater.serve.trial import Outcome, Source, Trial
 
 __all__ = ["BOX", "CENTRAL", "MOVED", "ROOT", "ThinLink", "bench_offload", "fire_on_thin_link"]
@@ -51,18 +47,15 @@ def fire_on_thin_link(options: Options) -> ThinLink:
         SpecError: those of the example's files.
     """
     folder = os.path.join(options.examples, "fire")
-    file = os.path.join(folder, "thin.yaml")
-    sites = read_sites(disk.read(file), shown_name(file))
-    project = with_profile(read(folder, fetched_jars()), os.path.join(folder, "fire.profile"))
-    project = scaled(project, options.scale)
+    sites = load_sites(os.path.join(folder, "thin.yaml"))
+    project = fire_project(options)
     sources = (Source("tree_source", folder, REPORTS_RPS * options.scale),)
-    sinks = {"alert_monitor": ALERTS, "temp_monitor": TEMPERATURES}
     search = Search("auto", options.seed)
     central = {one.name: BOX if one.is_source else ROOT for one in project.pipeline.operators}
     return ThinLink(
         sites,
-        Trial(prepared(project, sites, search, named=central), sources, sinks, options.times),
-        Trial(prepared(project, sites, search), sources, sinks, options.times),
+        Trial(prepared(project, sites, search, named=central), sources, SINKS, options.times),
+        Trial(prepared(project, sites, search), sources, SINKS, options.times),
     )
 
 
@@ -77,7 +70,7 @@ def bench_offload(options: Options, output: Output) -> int:
     placed = fire_on_thin_link(options)
     cases = [Case(CENTRAL, placed.central), Case(MOVED, placed.moved)]
     with stage("offload", placed.sites, options) as made:
-        outcomes = made.rounds(os.path.join(options.examples, "fire"), cases, _kept)
+        outcomes = made.rounds(os.path.join(options.examples, "fire"), cases, _kept, ledger)
         report, verdicts = _report(outcomes, made, options)
         return finish(report, made, options, output, verdicts)
 
@@ -86,9 +79,8 @@ def _latencies(outcome: Outcome) -> list[float]:
     return [one.latency_s for one in outcome.watched(ALERTS)]
 
 
-def _kept(name: str, number: int, outcome: Outcome) -> Mapping[str, Any]:
-    del name, number
-    return {"latencies_s": [round(value, 4) for value in _latencies(outcome)], "ledger": ledger(outcome)}
+def _kept(outcome: Outcome) -> Mapping[str, Any]:
+    return {"latencies_s": [round(value, 4) for value in _latencies(outcome)]}
 
 
 def _report(
@@ -101,14 +93,13 @@ def _report(
     }
     faster = latency[CENTRAL].mean / latency[MOVED].mean
     fewer = wan[CENTRAL].mean / wan[MOVED].mean
-    books = [book for trial in made.kept for book in trial["ledger"].values()]
-    lost, doubled = sum(book["lost"] for book in books), sum(book["doubled"] for book in books)
+    balance = made.balance()
     sentences = (
         f"With light operators moved to the small box, alerts are {faster:.1f} times faster "
         f"({in_ms(latency[MOVED])} against {in_ms(latency[CENTRAL])}) and the thin link carries {fewer:.0f} times "
         f"fewer bytes ({_mbit(wan[MOVED])} against {_mbit(wan[CENTRAL])}) than with everything in the data centre, "
         "measured in this run.",
-        f"Of {sum(book['owed'] for book in books)} records that were owed, {lost} were lost and {doubled} came twice.",
+        f"Of {balance.owed} records that were owed, {balance.lost} were lost and {balance.doubled} came twice.",
     )
     rows = []
     for name, found in outcomes.items():
@@ -164,8 +155,8 @@ def _report(
         "times_faster": round(faster, 2),
         "times_fewer_wan_bytes": round(fewer, 1),
         "are_both_lower": faster > 1 and fewer > 1,
-        "lost": lost,
-        "doubled": doubled,
+        "lost": balance.lost,
+        "doubled": balance.doubled,
     }
     title = f"Offload: {options.scale:g} of the paper's rates, {in_rounds(options)}"
     return Report(title, sentences, tables, (picture,)), verdicts

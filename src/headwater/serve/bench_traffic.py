@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from headwater.model.files import read_placement, read_sites
+from headwater.model.files import read_placement
 from headwater.model.project import Project
 from headwater.model.sites import Sites
 from headwater.serve import disk
@@ -35,7 +35,7 @@ from headwater.serve.bench import (
 from headwater.serve.bench_figures import estimate, in_ms, median, paired
 from headwater.serve.bench_report import Panel, Picture, Report, Table
 from headwater.serve.feed import sent_records
-from headwater.serve.load import shown_name
+from headwater.serve.load import load_sites, shown_name
 from headwater.serve.output import Output
 from headwater.serve.prepare import expanded, prepared
 from headwater.serve.reading import fetched_jars, read
@@ -62,19 +62,15 @@ def bench_traffic(options: Options, output: Output) -> int:
     names = ("fog.yaml", "cloud.yaml", "sites.yaml", "one-edge.yaml", "spark-pipeline.yml")
     begin(options, "traffic/records.py", *(f"traffic/paper/{name}" for name in names))
     project = read(folder, fetched_jars())
-    three, one = (_sites(os.path.join(folder, name)) for name in ("sites.yaml", "one-edge.yaml"))
+    three, one = (load_sites(os.path.join(folder, name)) for name in ("sites.yaml", "one-edge.yaml"))
     cases = [
         *(_edge_case(name, site, project, one, options) for name, site in (("local", EDGE), ("remote", CLOUD))),
         *(_case(name, project, three, folder, options) for name in ("fog", "cloud")),
     ]
     with stage("traffic", three, options) as made:
-        outcomes = made.rounds(folder, cases, _kept)
+        outcomes = made.rounds(folder, cases, _kept, traffic_ledger)
         report, verdicts = _report(outcomes, made, options)
         return finish(report, made, options, output, verdicts)
-
-
-def _sites(file: str) -> Sites:
-    return read_sites(disk.read(file), shown_name(file))
 
 
 def _edge_case(name: str, site: str, project: Project, sites: Sites, options: Options) -> Case:
@@ -149,13 +145,11 @@ def _latencies(outcome: Outcome, topic: str) -> list[float]:
     return [one.latency_s for one in outcome.watched(topic)]
 
 
-def _kept(name: str, number: int, outcome: Outcome) -> Mapping[str, Any]:
-    del name, number
+def _kept(outcome: Outcome) -> Mapping[str, Any]:
     return {
         "rate_factor": outcome.factor,
         "median_latency_s": {topic: median(_latencies(outcome, topic)) for topic in outcome.arrivals},
         "processed_share": {topic: processed_share(outcome, topic) for topic in outcome.arrivals},
-        "ledger": traffic_ledger(outcome),
     }
 
 
@@ -163,8 +157,7 @@ def _report(outcomes: Mapping[str, list[Outcome]], made: Stage, options: Options
     most = RATES_RPS[-1]
     local, remote = (_medians(outcomes[step_name(name, most)], LOCAL) for name in ("local", "remote"))
     gap, near, far = paired(remote, local), estimate(local), estimate(remote)
-    books = [book for trial in made.kept if trial["rate_factor"] == most for book in trial["ledger"].values()]
-    lost, doubled = sum(book["lost"] for book in books), sum(book["doubled"] for book in books)
+    balance = made.balance()
     rows_8, rows_10 = [], []
     curves: dict[str, list[tuple[float, float, float]]] = {job: [] for job in JOBS}
     for rate in RATES_RPS:
@@ -198,7 +191,7 @@ def _report(outcomes: Mapping[str, list[Outcome]], made: Stage, options: Options
     sentences = (
         f"At {most:g} records a second, statistics made on the edge count a record {in_ms(near, 1)} after its birth, "
         f"those made in the cloud after {in_ms(far, 1)}: {far.mean / near.mean:.2f} times as long.",
-        f"Of {sum(book['owed'] for book in books)} rows that were owed, {lost} were lost and {doubled} came twice.",
+        f"Of {balance.owed} rows that were owed, {balance.lost} were lost and {balance.doubled} came twice.",
     )
     tables = (
         Table(
@@ -250,8 +243,8 @@ def _report(outcomes: Mapping[str, list[Outcome]], made: Stage, options: Options
         "local_s": near.mean,
         "remote_s": far.mean,
         "is_local_faster": gap.mean > 0 and (gap.half_width is None or gap.low > 0),
-        "lost": lost,
-        "doubled": doubled,
+        "lost": balance.lost,
+        "doubled": balance.doubled,
     }
     title = f"Traffic: {in_rounds(options)}; fog and cloud at {options.scale:g} of the paper's rates"
     return Report(title, sentences, tables, (picture,)), verdicts

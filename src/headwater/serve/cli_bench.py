@@ -6,7 +6,7 @@ command needs them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -59,11 +59,7 @@ def fire(
 
     headwater bench fire --scale 0.1 --repeat 3
     """
-    from headwater.serve.kernels import load_core
-    from headwater.serve.output import Output
-
-    work = load_core("headwater.serve.bench_fire")
-    raise typer.Exit(work.bench_fire(_options(scale, repeat, watched, warm, seed, out, examples), Output(json)))
+    _run("fire", _options(scale, repeat, watched, warm, seed, out, examples), json)
 
 
 @app.command()
@@ -89,11 +85,7 @@ def traffic(
 
     headwater bench traffic --repeat 3
     """
-    from headwater.serve.kernels import load_core
-    from headwater.serve.output import Output
-
-    work = load_core("headwater.serve.bench_traffic")
-    raise typer.Exit(work.bench_traffic(_options(scale, repeat, watched, warm, seed, out, examples), Output(json)))
+    _run("traffic", _options(scale, repeat, watched, warm, seed, out, examples), json)
 
 
 @app.command()
@@ -117,11 +109,7 @@ def offload(
 
     headwater bench offload --repeat 1 --for 30s
     """
-    from headwater.serve.kernels import load_core
-    from headwater.serve.output import Output
-
-    work = load_core("headwater.serve.bench_offload")
-    raise typer.Exit(work.bench_offload(_options(scale, repeat, watched, warm, seed, out, examples), Output(json)))
+    _run("offload", _options(scale, repeat, watched, warm, seed, out, examples), json)
 
 
 @app.command()
@@ -146,12 +134,17 @@ def cut(
     headwater bench cut --cut 20s
     """
     from headwater.serve import arguments
+
+    cut_s = arguments.quantity("--cut", length, "time")
+    _run("cut", _options(scale, repeat, watched, warm, seed, out, examples), json, cut_s)
+
+
+def _run(name: str, options: Options, as_json: bool, *more: float) -> NoReturn:
     from headwater.serve.kernels import load_core
     from headwater.serve.output import Output
 
-    cut_s = arguments.quantity("--cut", length, "time")
-    work = load_core("headwater.serve.bench_cut")
-    raise typer.Exit(work.bench_cut(_options(scale, repeat, watched, warm, seed, out, examples), cut_s, Output(json)))
+    work = getattr(load_core(f"headwater.serve.bench_{name}"), f"bench_{name}")
+    raise typer.Exit(work(options, *more, Output(as_json)))
 
 
 def _options(scale: float, repeat: int, watched: str, warm: str, seed: int, out: str, examples: str) -> Options:

@@ -14,7 +14,7 @@ from headwater.model.pipeline import Pipeline
 from headwater.model.sites import Sites
 from headwater.serve import disk
 
-__all__ = ["Loaded", "load", "shown_name"]
+__all__ = ["Loaded", "load", "load_sites", "shown_name"]
 
 T = TypeVar("T")
 
@@ -61,6 +61,15 @@ def load(pipeline: str, sites: str, placement: str | None = None) -> Loaded:
     assert found_sites is not None, "no mistakes, so all was read"
     assert found_pipeline is not None, "no mistakes, so all was read"
     return Loaded(found_pipeline, found_sites, found_placement)
+
+
+def load_sites(path: str) -> Sites:
+    """Return what a sites file says.
+
+    Raises:
+        SpecError: every mistake in it.
+    """
+    return read_sites(disk.read(path), shown_name(path))
 
 
 def shown_name(path: str) -> str:

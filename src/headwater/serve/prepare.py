@@ -15,7 +15,7 @@ from typing import Any
 from headwater.cost.problem import Problem
 from headwater.cost.score import Score, evaluate
 from headwater.errors import Mistake, PlanError, SpecError
-from headwater.model.files import read_placement, read_sites
+from headwater.model.files import read_placement
 from headwater.model.project import Project
 from headwater.model.sites import Sites
 from headwater.place import Infeasible
@@ -25,7 +25,7 @@ from headwater.plan.expand import Expanded, Replication, expand, spread
 from headwater.serve import disk, wire
 from headwater.serve.arguments import Search
 from headwater.serve.commands import searched
-from headwater.serve.load import shown_name
+from headwater.serve.load import load_sites, shown_name
 
 __all__ = ["Prepared", "expanded", "kept_placement", "plan_object", "prepare", "prepared"]
 
@@ -66,7 +66,7 @@ def prepare(
         SpecError: a file is wrong, or the placement differs from the one that the state belongs to.
         PlanError: no valid placement.
     """
-    sites = read_sites(disk.read(sites_file), shown_name(sites_file))
+    sites = load_sites(sites_file)
     if placement_file is None:
         return prepared(project, sites, search, kept)
     whole = expanded(project, sites)

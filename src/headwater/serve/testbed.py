@@ -16,10 +16,9 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from headwater.errors import BindError, Mistake, SpecError
-from headwater.model.files import read_sites
 from headwater.model.units import Kind, show
-from headwater.serve import arguments, disk, render
-from headwater.serve.load import shown_name
+from headwater.serve import arguments, render
+from headwater.serve.load import load_sites
 from headwater.serve.output import Output
 from headwater.serve.plain import plain
 from headwater.serve.progress import Teller
@@ -48,7 +47,7 @@ def up(sites_file: str, name: str, is_checked: bool, with_rates: bool, output: O
         SpecError: the sites file or the name is wrong.
         BindError: this machine cannot, or something of the name is already there.
     """
-    bed = Bed(name, read_sites(disk.read(sites_file), shown_name(sites_file)))
+    bed = Bed(name, load_sites(sites_file))
     begun_s = time.monotonic()
     with Teller("testbed") as teller:
         bed.up(lambda text: teller.say(text, None))

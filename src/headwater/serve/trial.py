@@ -22,11 +22,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Message
 
 from headwater.bind.headers import CREATED, ORIGIN, headers_of
 from headwater.bind.jars import Jars
-from headwater.bind.topics import client_settings
+from headwater.bind.topics import end_offsets, ensure_topics, tail
 from headwater.errors import BindError
 from headwater.model.keep import to_json
 from headwater.serve.fleet import Fleet, Plan
@@ -35,7 +35,7 @@ from headwater.testbed.bed import Bed
 from headwater.testbed.calibrate import Measured, calibrate
 from headwater.testbed.shares import running_scale
 
-__all__ = ["Arrival", "Fed", "Outcome", "Source", "Times", "Trial", "run_trial", "strength_scale"]
+__all__ = ["Arrival", "Fed", "Outcome", "Source", "Times", "Trial", "run_trial"]
 
 LOOK_S = 0.5  # between two looks at what was processed
 STILL_S, LONGEST_DRAIN_S = 3.0, 180.0  # when nothing waits and topics do not grow for so long, all has come
@@ -133,11 +133,6 @@ class Outcome:
         return [one for one in self.arrivals[topic] if self.begin_ms <= one.created_ms < self.end_ms]
 
 
-def strength_scale(bed: Bed) -> float:
-    """Return how many cores stand for a strength of 1, the same for every trial on these sites."""
-    return running_scale(site for site in bed.sites.sites if site.slots)
-
-
 def run_trial(
     trial: Trial, path: str, bed: Bed, jars: Jars, archives: Mapping[str, Path], say: Say
 ) -> tuple[Outcome, ...]:
@@ -217,6 +212,8 @@ class _Going:
         fed: list[Fed] = []
         try:
             self._fleet.start(self._say)
+            for site, topic in self._outlets():  # where nothing comes out, there is an end to look at nevertheless
+                ensure_topics(self._fleet.addresses[site], [topic])
             start_s = time.monotonic() - begun_s
             self._limit()
             for factor in trial.steps:
@@ -226,12 +223,11 @@ class _Going:
             ended_s = time.monotonic()
             self._drain()
             drain_s = time.monotonic() - ended_s - STILL_S
-            arrivals = {topic: self._arrivals(sink, topic) for sink, topic in trial.sinks.items()}
+            arrivals = {topic: self._arrivals(topic) for topic in trial.sinks.values()}
         finally:
             self._say("ending")
             try:
-                if self._bed.can_limit:
-                    self._bed.unlimit()
+                self._bed.unlimit()
             finally:
                 self._fleet.end()
         failed = [text for kind, text in self._told if kind == "error"]
@@ -282,7 +278,8 @@ class _Going:
     def _limit(self) -> None:
         """Make sites unequal, now that all queries run: under the limits of a small box a start takes minutes."""
         if self._bed.can_limit:
-            self._bed.limit(strength_scale(self._bed))
+            # by all sites, not only those of this placement: the same for every trial on this bed
+            self._bed.limit(running_scale(site for site in self._bed.sites.sites if site.slots))
         else:
             self._told.append(("warning", "machines are not emulated: every site may use all processors and memory"))
 
@@ -300,9 +297,9 @@ class _Going:
             {(one.origin, one.target): (one.packets, one.late or 0) for one in traffic},
         )
 
-    def _sites_of(self, operator: str) -> list[str]:
-        placement = self._trial.prepared.placement
-        return sorted({site for name, site in placement.items() if name.partition("@")[0] == operator})
+    def _outlets(self) -> list[tuple[str, str]]:
+        """Return the sites and topics where records come out."""
+        return [(site, topic) for sink, topic in self._trial.sinks.items() for site in _sites_of(self._trial, sink)]
 
     def _drain(self) -> None:
         """Wait until nothing more comes out."""
@@ -311,17 +308,21 @@ class _Going:
         while time.monotonic() < end_s and time.monotonic() - still_s < STILL_S:
             self._say("waiting for the last records")
             now = sum(
-                _end_of(self._fleet.addresses[site], topic)
-                for sink, topic in self._trial.sinks.items()
-                for site in self._sites_of(sink)
+                sum(end_offsets(self._fleet.addresses[site], [topic]).values()) for site, topic in self._outlets()
             )
             lag = sum(part.get("lag") or 0 for state in self._fleet.states.values() for part in state.parts.values())
             if now != before or lag:
                 before, still_s = now, time.monotonic()
             time.sleep(LOOK_S)
 
-    def _arrivals(self, sink: str, topic: str) -> tuple[Arrival, ...]:
-        return tuple(one for site in self._sites_of(sink) for one in _read_topic(self._fleet.addresses[site], topic))
+    def _arrivals(self, topic: str) -> tuple[Arrival, ...]:
+        addresses = [self._fleet.addresses[site] for site, one in self._outlets() if one == topic]
+        return tuple(_arrival(message) for address in addresses for message in tail(address, topic, 0))
+
+
+def _sites_of(trial: Trial, operator: str) -> list[str]:
+    """Return where an operator, or instances of it, stand."""
+    return sorted({site for name, site in trial.prepared.placement.items() if name.partition("@")[0] == operator})
 
 
 def _late_share(before: _Packets, after: _Packets) -> float:
@@ -341,11 +342,9 @@ Feeding = tuple["subprocess.Popen[str]", str, Source, int]  # with the number of
 def _feeds(trial: Trial, factor: float, before: Sequence[Fed], addresses: Mapping[str, str]) -> Iterator[list[Feeding]]:
     """Feed every source where it stands, each by a process of its own; none is left afterwards."""
     feeds: list[Feeding] = []
-    placement = trial.prepared.placement
     try:
         for source in trial.sources:
-            stands = {site for name, site in placement.items() if name.partition("@")[0] == source.operator}
-            for site in sorted(stands):
+            for site in _sites_of(trial, source.operator):
                 start = sum(one.records for one in before if one.site == site)
                 words = [sys.executable, "-m", "headwater.serve.main", "feed", source.generator, "--json"]
                 words += ["--broker", f"{site}={addresses[site]}", "--rate", f"{source.rate_rps * factor:g}/s"]
@@ -377,45 +376,7 @@ def _fed(feed: subprocess.Popen[str], site: str, source: Source, seed: int, star
     return Fed(site, source.generator, dict(source.settings), seed, start, records, answer["behind_s"])
 
 
-def _consumer(address: str) -> Consumer:
-    return Consumer({**client_settings(address), "group.id": "headwater-trial", "enable.auto.commit": False})
-
-
-def _end_of(address: str, topic: str) -> int:
-    consumer = _consumer(address)
-    try:
-        return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10.0)[1])
-    except KafkaException:
-        return 0  # nothing has come out yet, so that the topic is not there
-    finally:
-        consumer.close()
-
-
-def _read_topic(address: str, topic: str) -> Sequence[Arrival]:
-    """Return all records of a topic."""
-    end = _end_of(address, topic)
-    consumer = _consumer(address)
-    found: list[Arrival] = []
-    try:
-        consumer.assign([TopicPartition(topic, 0, 0)])
-        while len(found) < end:
-            messages = consumer.consume(1000, timeout=10.0)
-            if not messages:
-                raise BindError(
-                    f"HW4605 the topic '{topic}' gave {len(found)} of {end} records; the trial says nothing"
-                )
-            for message in messages:
-                headers = headers_of(message)
-                key, value = message.key() or b"", message.value() or b""
-                found.append(
-                    Arrival(
-                        headers[ORIGIN].decode(),
-                        key.decode(),
-                        value,
-                        int(headers[CREATED]),
-                        message.timestamp()[1],
-                    )
-                )
-    finally:
-        consumer.close()
-    return found
+def _arrival(message: Message) -> Arrival:
+    headers = headers_of(message)
+    key, value = message.key() or b"", message.value() or b""
+    return Arrival(headers[ORIGIN].decode(), key.decode(), value, int(headers[CREATED]), message.timestamp()[1])

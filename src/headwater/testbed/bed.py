@@ -263,18 +263,17 @@ class Bed:
     def _set_limits(
         self, shares: Mapping[str, float | None], memory: Mapping[str, float | None], most: float | None
     ) -> None:
+        hierarchy = cgroup.find()
+        if hierarchy is None:
+            raise BindError(
+                "HW4909 sites cannot be limited: this machine has no control groups that this process may write. "
+                "Run as root, with '/sys/fs/cgroup' mounted."
+            )
         for site in self.layout.sites:
-            group = self._group(site)
-            if group is None:
-                raise BindError(
-                    "HW4909 sites cannot be limited: this machine has no control groups that this process may write. "
-                    "Run as root, with '/sys/fs/cgroup' mounted."
-                )
+            group = cgroup.Group(hierarchy, self.layout.group(site))
             group.set_cores(shares.get(site))
             group.set_memory(memory.get(site))
-        hierarchy = cgroup.find()
-        if hierarchy is not None:
-            cgroup.Group(hierarchy, self.layout.whole_group).set_cores(most)
+        cgroup.Group(hierarchy, self.layout.whole_group).set_cores(most)
         with self._changed_state() as state:
             state["limits"] = {site: [shares.get(site), memory.get(site)] for site in self.layout.sites}
 
