@@ -40,8 +40,9 @@ def section(folder: Path) -> str:
     text = re.sub(r"\(([a-z-]+\.png)\)", r"(experiments/\1)", text)
     title, _, rest = re.sub(r"^#", "##", text, flags=re.MULTILINE).partition("\n")
     machine = result["machine"]
+    system = machine["system"].partition("-")[0]
     how = (
-        f"`headwater bench {result['experiment']}` on {machine['cores']} shared cores ({machine['system']}), "
+        f"`headwater bench {result['experiment']}` on {machine['cores']} shared cores ({system}), "
         f"{result['made'][:10]}, {result['seconds'] / 60:.0f} minutes; watched for {result['watched_s']:g} s after "
         f"{result['warm_s']:g} s."
     )

@@ -54,6 +54,7 @@ __all__ = [
     "finish",
     "ground_table",
     "in_rounds",
+    "marked",
     "marks",
     "only",
     "scaled",
@@ -382,7 +383,6 @@ def marks(outcome: Outcome, ground: Sequence[Measured]) -> list[str]:
 
 def ground_table(made: Stage) -> Table:
     """Return what was measured of the links before the experiment, and which trials are marked."""
-    marked = [f"{one['case']} in round {one['round'] + 1} ({one['marks'][0]})" for one in made.kept if one["marks"]]
     rows = tuple(
         (
             f"{one.origin} to {one.target}",
@@ -396,9 +396,30 @@ def ground_table(made: Stage) -> Table:
     note = (
         "Delays may be 2 ms and 5 % too long, rates 5 % off; more than 2 % of packets 5 ms late, or a feed 1 s behind, "
     )
-    note += "mark a trial."
-    note += f" Marked: {'; '.join(marked)}." if marked else " No trial is marked."
+    note += f"mark a trial. {marked(made.kept)}"
     return Table("The ground", ("link", "what", "asked", "measured", ""), rows, note)
+
+
+def marked(trials: Sequence[Mapping[str, Any]]) -> str:
+    """Return which trials are marked and why; what holds for all of them is said once.
+
+    >>> marked([{"case": "td", "round": 0, "marks": ["slow", "late"]}, {"case": "td", "round": 1, "marks": ["slow"]}])
+    'All trials: slow. Marked: td in round 1 (late).'
+    """
+    common = [mark for mark in trials[0]["marks"] if all(mark in one["marks"] for one in trials)] if trials else []
+    own = []
+    for one in trials:
+        found = [mark for mark in one["marks"] if mark not in common]
+        if found:
+            more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+            own.append(f"{one['case']} in round {one['round'] + 1} ({found[0]}{more})")
+    said = []
+    if common:
+        more = f", and {len(common) - 1} more of this kind" if len(common) > 1 else ""
+        said.append(f"All trials: {common[0]}{more}.")
+    if own:
+        said.append(f"Marked: {'; '.join(own)}.")
+    return " ".join(said) or "No trial is marked."
 
 
 def _told(one: Measured) -> str:
