@@ -152,16 +152,14 @@ def _boxes(place: Axes, panel: Panel) -> None:
 
 
 def _lines(place: Axes, panel: Panel) -> None:
-    is_positive = True
     for (name, points), colour in zip(panel.series.items(), _colours(len(panel.series)), strict=True):
         xs, ys, errors = (list(values) for values in zip(*points, strict=True)) if points else ([], [], [])
         is_sparse = len(xs) < 30
-        is_positive = is_positive and all(y >= 0 for y in ys)
         place.errorbar(
             xs, ys, yerr=errors if any(errors) else None, color=colour, label=plain(name), capsize=3,
             marker="o" if is_sparse else None,
         )  # fmt: skip
-    if is_positive and not panel.is_log:
+    if not panel.is_log and all(y >= 0 for points in panel.series.values() for _, y, _ in points):
         place.set_ylim(bottom=0)  # an interval may reach below, a latency cannot
     place.legend(frameon=False, fontsize=8)
 
