@@ -44,7 +44,7 @@ def halves():
 
 
 def quick(sample: Path) -> Wanted:
-    return Wanted((str(sample),), repeat=2, taking=Taking(count=300), least_s=0.1)
+    return Wanted((str(sample),), repeat=2, taking=Taking(count=300))
 
 
 def test_the_operators_of_an_example_are_measured(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

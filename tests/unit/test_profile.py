@@ -268,3 +268,17 @@ def test_work_is_never_below_nothing_and_noise_is_called_so(seed: int) -> None:
     assert found.work_s >= 0
     assert found.spread_s > 0
     assert found.work_s <= 0.2 / found.rows, "noise stays small where rows are many"
+
+
+def test_rows_that_seemed_enough_while_everything_was_cold_are_found_too_few() -> None:
+    ran: list[int] = []
+
+    def run(count: int, number: int) -> Trial:
+        ran.append(count)
+        cold_s = 1.0 if count > 1 and len(ran) < 6 else 0.0
+        return Trial(count, 0.3 + 1e-6 * count, 0.4 + 4e-6 * count + cold_s)
+
+    found = timed(run, 300, 100.0, 1.0, 2)
+    assert found.rows > 100_000
+    assert found.work_s == pytest.approx(3e-6)
+    assert found.is_told

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ FIRST_ROWS = 256  # of the first trial
 MOST_ROWS, MOST_BYTES = 3_000_000, 4e9  # of one trial
 GROWTH = 16.0  # from one trial to the next, at most
 ENOUGH = 0.8  # of the time wanted
+SHORT_S = 1e-3  # no trial counts as shorter
 TICK_S = 0.02  # what the system's clocks of processor time leave open
 
 
@@ -65,11 +66,20 @@ def timed(run: Callable[[int, int], Trial], total: int, mean_bytes: float, least
     """
     run(1, 0)
     idle = run(1, 0)
-    count = _enough(run, idle, max(2, total), mean_bytes, least_s)
-    idles, trials = [], []
-    for i in range(repeat):
-        idles.append(run(1, i + 1))
-        trials.append(run(count, i + 1))
+    most = max(2, int(min(MOST_ROWS, MOST_BYTES / max(1.0, mean_bytes))))
+    count = _enough(run, idle, min(max(2, total), FIRST_ROWS, most), most, least_s)
+    while True:
+        idles, trials = [], []
+        for i in range(repeat):
+            idles.append(run(1, i + 1))
+            trials.append(run(count, i + 1))
+        # A cold start may have made too few rows seem enough; all repetitions together know better.
+        added_s = _median_gap(idles, trials, lambda each: each.added_s)
+        without_s = _median_gap(idles, trials, lambda each: each.without_s)
+        takes_s = max(added_s, without_s, SHORT_S)
+        if takes_s >= ENOUGH / 2 * least_s or count >= most:
+            break
+        count = _enough(run, idle, _more(count, most, least_s, takes_s), most, least_s)
     fixed = [each.added_s for each in idles]
     more = max(1, trials[0].rows - idle.rows)
     works = [(each.added_s - statistics.median(fixed)) / more for each in trials]
@@ -78,14 +88,21 @@ def timed(run: Callable[[int, int], Trial], total: int, mean_bytes: float, least
     return Timing(max(0.0, middle), spread, trials[0].rows)
 
 
-def _enough(run: Callable[[int, int], Trial], idle: Trial, total: int, mean_bytes: float, least_s: float) -> int:
-    """Return how many rows it takes; whoever says so twice is believed, for the first time may be a cold start."""
-    most = max(2, int(min(MOST_ROWS, MOST_BYTES / max(1.0, mean_bytes))))
-    count, is_warm = min(total, FIRST_ROWS, most), False
+def _enough(run: Callable[[int, int], Trial], idle: Trial, count: int, most: int, least_s: float) -> int:
+    """Return how many rows it takes, `count` or more; the first trial is not believed, for it may be a cold start."""
+    is_warm = False
     while True:
         trial = run(count, 0)
-        takes_s = max(trial.added_s - idle.added_s, trial.without_s - idle.without_s, 1e-3)
+        takes_s = max(trial.added_s - idle.added_s, trial.without_s - idle.without_s, SHORT_S)
         if is_warm and (takes_s >= ENOUGH * least_s or count >= most):
             return count
-        count = min(most, math.ceil(count * min(GROWTH, max(1.0, least_s / takes_s))))
+        count = _more(count, most, least_s, takes_s)
         is_warm = True
+
+
+def _more(count: int, most: int, least_s: float, takes_s: float) -> int:
+    return min(most, math.ceil(count * min(GROWTH, max(1.0, least_s / takes_s))))
+
+
+def _median_gap(idles: Sequence[Trial], trials: Sequence[Trial], what: Callable[[Trial], float]) -> float:
+    return statistics.median(map(what, trials)) - statistics.median(map(what, idles))
