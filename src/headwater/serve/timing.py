@@ -74,9 +74,7 @@ def timed(run: Callable[[int, int], Trial], total: int, mean_bytes: float, least
             idles.append(run(1, i + 1))
             trials.append(run(count, i + 1))
         # A cold start may have made too few rows seem enough; all repetitions together know better.
-        added_s = _median_gap(idles, trials, lambda each: each.added_s)
-        without_s = _median_gap(idles, trials, lambda each: each.without_s)
-        takes_s = max(added_s, without_s, SHORT_S)
+        takes_s = _takes_s(_middle(idles), _middle(trials))
         if takes_s >= ENOUGH / 2 * least_s or count >= most:
             break
         count = _enough(run, idle, _more(count, most, least_s, takes_s), most, least_s)
@@ -93,7 +91,7 @@ def _enough(run: Callable[[int, int], Trial], idle: Trial, count: int, most: int
     is_warm = False
     while True:
         trial = run(count, 0)
-        takes_s = max(trial.added_s - idle.added_s, trial.without_s - idle.without_s, SHORT_S)
+        takes_s = _takes_s(idle, trial)
         if is_warm and (takes_s >= ENOUGH * least_s or count >= most):
             return count
         count = _more(count, most, least_s, takes_s)
@@ -104,5 +102,12 @@ def _more(count: int, most: int, least_s: float, takes_s: float) -> int:
     return min(most, math.ceil(count * min(GROWTH, max(1.0, least_s / takes_s))))
 
 
-def _median_gap(idles: Sequence[Trial], trials: Sequence[Trial], what: Callable[[Trial], float]) -> float:
-    return statistics.median(map(what, trials)) - statistics.median(map(what, idles))
+def _takes_s(idle: Trial, trial: Trial) -> float:
+    """Return what the rows of a trial take, by the operator or by the rest, whichever is more."""
+    return max(trial.added_s - idle.added_s, trial.without_s - idle.without_s, SHORT_S)
+
+
+def _middle(trials: Sequence[Trial]) -> Trial:
+    """Return the trial in the middle of several of as many rows."""
+    without_s = statistics.median(each.without_s for each in trials)
+    return Trial(trials[0].rows, without_s, without_s + statistics.median(each.added_s for each in trials))
