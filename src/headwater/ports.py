@@ -1,0 +1,142 @@
+"""What must the outside do?
+
+The core decides; these are the hands it acts with. `bind` has the real ones (Spark, Kafka, files), `sim` the
+simulated ones, and one suite of tests holds both to what is written here (`tests/contract`). Verbs are
+idempotent: done twice is done once, also when the process that asked has died in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from headwater.plan.jobs import Job, Observed, State, Topic
+
+__all__ = ["Broker", "Engine", "Positions", "Record", "Running", "Shelf", "Sites"]
+
+Positions = Mapping[str, str]  # by source: where it goes on, in the engine's own words
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What an agent remembers of a job; written before it acts, so that another agent can finish the act."""
+
+    job: Job
+    epoch: int
+    is_run: bool  # whether the job is to run here
+    is_drained: bool = False
+    is_going: bool = False  # it is being removed
+    positions: Mapping[str, str] = field(default_factory=dict)  # drained: where its sources go on
+    seat: Mapping[str, str] = field(default_factory=dict)  # where it takes over sources of other jobs, once
+    formerly: tuple[Topic, ...] = ()  # what it wrote before; rows since its last commit may lie there
+    brokers: Mapping[str, str] = field(default_factory=dict)  # addresses, by the names that its topics give them
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """How a job is, as its engine says."""
+
+    state: State
+    query: str = ""  # the engine's own id of what runs: another one means that it was started again
+    text: str = ""  # what went wrong
+    told: Mapping[str, object] = field(default_factory=dict)  # rates, lag and all else that is only shown
+
+
+class Engine(Protocol):
+    """Runs the jobs of one site.
+
+    A job has a checkpoint from its first start until `remove`. After a crash of anything, `ensure` goes on from
+    there: no record is lost, and none is written twice, as far as the job's rows remember their records.
+
+    Raises from every verb: BindError, when the engine refuses; nothing has then changed, or the same call again
+    finishes it.
+    """
+
+    def ensure(self, record: Record) -> None:
+        """Let the job run as its record says, from its checkpoint; the same one that runs already is left alone.
+
+        With another wiring or code, it is stopped and started again: rows that `formerly` holds are not written
+        again. Sources that are new begin at `seat`, or else at the first record. Sources that are left must have
+        been drained. Returns when it is started; `states` says whether it runs.
+        """
+
+    def halt(self, record: Record, is_drain: bool) -> Positions:
+        """Stop the job, and return when none of its rows is on the way any more.
+
+        Args:
+            record: The job; one that does not run is only drained.
+            is_drain: First take all that its topics hold now, write it and commit.
+
+        Returns:
+            Where its sources go on; empty unless drained.
+        """
+
+    def states(self) -> Mapping[str, Running]:
+        """Return how the jobs are that the engine was asked to run, by name."""
+
+    def pack(self, name: str) -> bytes:
+        """Return the checkpoint of a job that is stopped, to be taken to another site."""
+
+    def unpack(self, name: str, checkpoint: bytes) -> None:
+        """Take a checkpoint in the place of what there is; all of it or nothing."""
+
+    def remove(self, name: str) -> None:
+        """Stop the job and forget its checkpoint."""
+
+    def warm(self, job: Job) -> None:
+        """Be ready to start this job at once."""
+
+
+class Broker(Protocol):
+    """Keeps the records of one site's topics."""
+
+    def ensure_topics(self, names: Iterable[str]) -> None:
+        """Make the topics that are not there."""
+
+    def clear_topics(self, names: Iterable[str]) -> None:
+        """Remove topics with all that they hold."""
+
+    def ends(self, names: Iterable[str]) -> Mapping[tuple[str, int], int]:
+        """Return the offset that the next record of each partition will get."""
+
+
+class Shelf(Protocol):
+    """Where an agent keeps its records; what was put is there after any crash."""
+
+    def get(self, name: str) -> Record | None:
+        """Return the record of a job."""
+
+    def put(self, record: Record) -> None:
+        """Keep a record in the place of the one before."""
+
+    def remove(self, name: str) -> None:
+        """Forget a job."""
+
+    def all(self) -> tuple[Record, ...]:
+        """Return all records, by name."""
+
+
+class Sites(Protocol):
+    """All sites, as the coordinator sees and drives them.
+
+    Raises from every verb but `observe`: BindError, when the site does not answer or refuses.
+    """
+
+    def observe(self) -> Observed:
+        """Return what all sites hold; of those that do not answer, what they said last."""
+
+    def warm(self, site: str, job: Job) -> None:
+        """Let a site be ready to start a job at once."""
+
+    def halt(self, site: str, name: str, epoch: int, is_drain: bool) -> Positions:
+        """Stop a job of this epoch, and return where its sources go on if it was drained."""
+
+    def run(self, site: str, job: Job, epoch: int, seat: Positions, take_from: tuple[str, int] | None) -> None:
+        """Let a site run a job; `take_from` names the site and the epoch of the checkpoint to take there."""
+
+    def drop(self, site: str, name: str, epoch: int) -> None:
+        """Let a site forget a job of this epoch or an earlier one."""
+
+    def clear(self, topic: Topic) -> None:
+        """Empty a channel."""

@@ -1,0 +1,1 @@
+"""WHO ACTS? The loops that turn decisions into acts, against ports."""

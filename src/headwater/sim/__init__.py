@@ -1,0 +1,1 @@
+"""WHAT IF? The simulated world, which is also the only fake in tests."""
