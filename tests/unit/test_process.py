@@ -79,8 +79,9 @@ def make(tmp_path: Path) -> Iterator[Make]:
     (package / "runner.py").write_text(STAND_IN)
     made: list[RunnerProcess] = []
 
-    def one(path: str = "works") -> RunnerProcess:
-        made.append(RunnerProcess(RunnerSpec("pi-1", folder, path, folder / "p.json", [], {"pi-1": "a:1"}, 4, 10.0)))
+    def one(path: str = "works", **more: Any) -> RunnerProcess:
+        spec = RunnerSpec("pi-1", folder, path, folder / "p.json", [], {"pi-1": "a:1"}, 4, 10.0, **more)
+        made.append(RunnerProcess(spec))
         return made[-1]
 
     yield one
@@ -245,3 +246,136 @@ def test_memory_and_processor_time_of_all_processes_are_told(make: Make) -> None
     memory, used_s = runner.usage()
     assert memory > sum(psutil.Process(pid).memory_info().rss for pid in some) * 0.8
     assert used_s > 0
+
+
+# Starts a runner in a folder and waits to be killed.
+STARTER = """
+import sys
+from pathlib import Path
+from headwater.bind.process import RunnerProcess, RunnerSpec
+
+folder = Path(sys.argv[1])
+spec = RunnerSpec("pi-1", folder, "works", None, [], {"pi-1": "a:1"}, 4, 10.0, is_detached=sys.argv[2] == "detached")
+runner = RunnerProcess(spec)
+runner.start()
+runner.wait_ready(60.0)
+print(runner.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+def left_by_a_starter_that_was_killed(runner: RunnerProcess, mode: str) -> list[int]:
+    command = [sys.executable, "-c", STARTER, str(runner.spec.folder), mode]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as starter:
+        assert starter.stdout is not None
+        first = int(starter.stdout.readline())
+        starter.kill()
+    assert pids(runner)[0] == first
+    return pids(runner)
+
+
+def test_a_detached_runner_outlives_its_starter_and_is_adopted_with_all_verbs(make: Make) -> None:
+    runner = make(is_detached=True)
+    assert not runner.adopt()
+    all_of_it = left_by_a_starter_that_was_killed(runner, "detached")
+    assert len(alive(all_of_it)) == 3
+    assert runner.adopt()
+    assert (runner.is_alive, runner.is_listening, runner.pid) == (True, True, all_of_it[0])
+    runner.wait_ready(1.0)
+    assert runner.ask({"do": "x"})["ok"]
+    memory, _ = runner.usage()
+    assert memory > 0
+    assert runner.adopt()
+    runner.end()
+    assert (runner.spec.folder / "ended").exists()
+    assert alive(all_of_it) == []
+    assert not make(is_detached=True).adopt()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
+def test_a_bound_runner_ends_with_its_starter_and_is_not_adopted(make: Make) -> None:
+    runner = make()
+    all_of_it = left_by_a_starter_that_was_killed(runner, "bound")
+    wait(lambda: not alive(all_of_it[:1]))
+    assert not runner.adopt()
+    started(runner)
+    assert alive(all_of_it) == []
+
+
+@pytest.mark.parametrize("record", ["", "1 0.0", "{pid}", "{pid} 1.25", None])
+def test_a_runner_whose_number_was_not_written_down_is_found_all_the_same(make: Make, record: str | None) -> None:
+    """Its starter may be killed after it started it and before it wrote the number down."""
+    runner = make(is_detached=True)
+    all_of_it = left_by_a_starter_that_was_killed(runner, "detached")
+    file = runner.spec.folder / "runner.pid"
+    file.unlink()
+    if record is not None:
+        file.write_text(record.format(pid=all_of_it[0]))
+    assert runner.adopt()
+    assert runner.pid == all_of_it[0]
+    assert file.read_text().split()[0] == str(all_of_it[0])
+
+
+def test_a_runner_that_does_not_know_the_token_is_not_adopted_and_is_ended_by_the_next_start(make: Make) -> None:
+    runner = make(is_detached=True)
+    before = left_by_a_starter_that_was_killed(runner, "detached")
+    (runner.spec.folder / "token").write_text("b" * 64)
+    (runner.spec.folder / "runner.pid").unlink()
+    assert not runner.adopt()
+    assert len(alive(before)) == 3
+    after = started(runner)
+    assert alive(before) == []
+    assert len(alive(after)) == 3
+
+
+def test_a_detached_runner_that_was_not_adopted_is_killed_too(make: Make) -> None:
+    runner = make(is_detached=True)
+    before = left_by_a_starter_that_was_killed(runner, "detached")
+    runner.kill()
+    assert alive(before) == []
+
+
+def test_another_program_that_only_names_the_folder_is_neither_adopted_nor_ended(make: Make) -> None:
+    runner = make(is_detached=True)
+    spec = str(runner.spec.folder / "spec.json")
+    command = [sys.executable, "-c", "import time; time.sleep(600)", spec]
+    with subprocess.Popen(command, start_new_session=True, cwd="/") as stranger:
+        adopted = runner.adopt()
+        runner.kill()
+        started(runner)
+        lives = alive([stranger.pid])
+        stranger.kill()
+    assert (adopted, lives) == (False, [stranger.pid])
+
+
+def test_the_tokens_of_this_process_do_not_reach_a_runner(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADWATER_TOKEN", "hw_secret")
+    monkeypatch.setenv("HEADWATER_TOKEN_FILE", "/a/file")
+    runner = make()
+    first, *_ = started(runner)
+    assert not [name for name in psutil.Process(first).environ() if name.startswith("HEADWATER_TOKEN")]
+
+
+@pytest.mark.parametrize("name", ["runner.log", "runner.pid", "spec.json", "runner.json", "token"])
+def test_a_link_that_somebody_put_into_the_folder_is_not_followed(make: Make, tmp_path: Path, name: str) -> None:
+    """The folder of a runner belongs to the user that it runs as, and whoever starts it may be root."""
+    runner = make()
+    other = tmp_path / "of somebody else"
+    for put in (Path.symlink_to, Path.hardlink_to):
+        other.write_text("secret")
+        (runner.spec.folder / name).unlink(missing_ok=True)
+        put(runner.spec.folder / name, other)
+        assert "secret" not in runner.last_lines()
+        started(runner)
+        assert other.read_text() == "secret"
+        runner.kill()
+
+
+def test_a_pipe_in_the_place_of_a_file_keeps_nobody_waiting(make: Make) -> None:
+    runner = make(is_detached=True)
+    for name in ("runner.log", "runner.pid", "runner.json", "token"):
+        os.mkfifo(runner.spec.folder / name)
+    assert not runner.adopt()
+    assert runner.tail(5) is None
+    started(runner)
+    assert runner.tail(5) == ["the stand-in runs"]

@@ -19,11 +19,12 @@ from pyspark.sql.avro.functions import from_avro, to_avro
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
 from headwater.bind.carry import MARK, mark_of_record
-from headwater.bind.headers import CREATED, FROM, ORIGIN, SCHEMA
+from headwater.bind.headers import BY, CREATED, FROM, ORIGIN, SCHEMA
 from headwater.bind.session import java_class
 
-__all__ = ["encode", "read_channel", "schema_id", "with_headers"]
+__all__ = ["encode", "job_rows", "read_channel", "schema_id", "with_headers"]
 
+_OURS = "hw-"  # what the names of our headers begin with
 _HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # a name that Avro takes
 _DELAY = "spark.watermarkDelayMs"  # where Spark keeps a column's watermark in its schema
@@ -79,38 +80,53 @@ def read_channel(source: DataFrame, schema_json: str) -> DataFrame:
     return rows.select(*columns)
 
 
-def encode(rows: DataFrame, schema_json: str) -> DataFrame:
-    """Return the records of a channel for rows, with what their marks say if they have any."""
+def job_rows(source: DataFrame) -> DataFrame:
+    """Return the records of a topic as Kafka's source gives them, marks hidden below.
+
+    Where and when a record was born stays what it was when an earlier job has passed it on; of its headers, the
+    user sees the user's own.
+    """
+    created = F.coalesce(_header_of(CREATED).cast("long"), F.unix_millis("timestamp"))
+    origin = F.coalesce(_header_of(ORIGIN), F.concat_ws("/", "topic", "partition", "offset"))
+    own = F.filter("headers", lambda one: ~one["key"].startswith(_OURS))
+    names = [name for name in source.columns if name != "headers"]
+    marked = source.withColumn(MARK, mark_of_record(created, origin))
+    return marked.select(*names, own.alias("headers"))
+
+
+def encode(rows: DataFrame, schema_json: str, writer: str = "") -> DataFrame:
+    """Return the records of a channel for rows of a fragment, with what their marks say if they have any."""
     schema = _travelling(StructType.fromJson(json.loads(schema_json)))
     numbered = rows.toDF(*(MARK if name == MARK else f"_{i}" for i, name in enumerate(rows.columns)))
     names = [name for name in numbered.columns if name != MARK]
     columns = [
         F.col(name).cast(sent.dataType).alias(sent.name) for name, sent in zip(names, schema.fields, strict=True)
     ]
-    marks = _headers() if MARK in rows.columns else ()
+    marks = _headers(writer) if MARK in rows.columns else ()
     return numbered.select(
         to_avro(F.struct(*columns), _avro(rows.sparkSession, schema)).alias("value"),
         F.array(*marks, _header(SCHEMA, F.lit(schema_id(schema_json)))).alias("headers"),
     )
 
 
-def with_headers(rows: DataFrame) -> DataFrame:
-    """Return the records of a user's Kafka sink with our headers beside the user's own."""
+def with_headers(rows: DataFrame, writer: str = "") -> DataFrame:
+    """Return the records of a user's Kafka sink, written by a fragment, with our headers beside the user's own."""
     if MARK not in rows.columns:
         return rows
-    ours = F.array(*_headers())
+    ours = F.array(*_headers(writer))
     if "headers" in rows.columns:
         ours = F.concat(F.coalesce(F.col("headers"), F.array().cast(_HEADERS_TYPE)), ours)
     return rows.withColumn("headers", ours).drop(MARK)
 
 
-def _headers() -> tuple[Column, ...]:
+def _headers(writer: str) -> tuple[Column, ...]:
     def mark(name: str) -> Column:
         return F.col(f"{MARK}.{name}")
 
     made_of = F.concat_ws("/", mark("topic"), mark("partition"), mark("offset"), mark("index"), mark("arrived"))
     made_of = F.when(mark("topic").isNotNull(), made_of)  # an aggregate of nothing was made of no record
-    return _header(CREATED, mark("created")), _header(ORIGIN, mark("origin")), _header(FROM, made_of)
+    born = _header(CREATED, mark("created")), _header(ORIGIN, mark("origin"))
+    return *born, _header(FROM, made_of), _header(BY, F.lit(writer))
 
 
 def _header(key: str, value: Column) -> Column:

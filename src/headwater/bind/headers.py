@@ -5,6 +5,7 @@
 | `hw-created` | when the first record behind it was born, in ms since 1970 |
 | `hw-origin` | where: `site/topic/partition/offset` |
 | `hw-from` | the record of the writer's own input that it was made of: `topic/partition/offset/index/arrived` |
+| `hw-by` | the fragment that wrote it: several may write one topic |
 | `hw-schema` | which schema the row has |
 
 They are text, so that any tool shows them. This module knows no Spark: whoever watches the topics reads
@@ -18,9 +19,9 @@ from typing import Any
 
 from confluent_kafka import Message
 
-__all__ = ["CREATED", "FROM", "ORIGIN", "SCHEMA", "From", "headers_of", "parse_from"]
+__all__ = ["BY", "CREATED", "FROM", "ORIGIN", "SCHEMA", "From", "headers_of", "parse_from"]
 
-CREATED, ORIGIN, FROM, SCHEMA = "hw-created", "hw-origin", "hw-from", "hw-schema"
+CREATED, ORIGIN, FROM, BY, SCHEMA = "hw-created", "hw-origin", "hw-from", "hw-by", "hw-schema"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
-"""Which Java runs here, and how is a program on it started so that it ends with us?
+"""Which Java runs here, and how is a program on it started so that it ends with us, or outlives us?
 
 Spark, Kafka and the fetching of their jars need Java. `Child` also serves for any other program that must
-not outlive the process that started it, however that one ends.
+not outlive the process that started it, however that one ends; or that must, and is taken over by the next one
+(`bind.adopted`).
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ if os.getppid() != parent:
     sys.exit(1)
 os.execv(sys.argv[2], sys.argv[2:])
 """
+
+# In the environment of this process, and not for programs that run the code of users.
+_OURS = {"HEADWATER_TOKEN", "HEADWATER_TOKEN_FILE"}
 
 
 def java() -> Path:
@@ -96,11 +100,18 @@ def _said(program: str) -> str:
 class Child:
     """A running program that ends with this process: on Linux even when this process is killed.
 
-    It stands in a session of its own, so that Ctrl-C reaches only this process, which then stops it in order.
+    It stands in a session of its own, so that Ctrl-C reaches only this process, which then stops it in order. One
+    that is not bound goes on when this process ends, however it does.
     """
 
-    def __init__(self, command: Sequence[str], folder: Path, output: IO[bytes]) -> None:
+    def __init__(self, command: Sequence[str], folder: Path, output: IO[bytes], *, is_bound: bool = True) -> None:
         """Start the command in a folder; what it prints goes to `output`.
+
+        Args:
+            command: The program, by its whole path, and its arguments.
+            folder: Where it runs.
+            output: An open file.
+            is_bound: Whether it ends with this process.
 
         Raises:
             OSError: it cannot be started.
@@ -108,6 +119,7 @@ class Child:
         self._command = list(command)
         self._folder = folder
         self._output = output
+        self._is_bound = is_bound
         self._process: subprocess.Popen[bytes] | None = None
         self._refused: OSError | None = None
         self._started = threading.Event()
@@ -119,15 +131,16 @@ class Child:
             raise self._refused
 
     def _run(self) -> None:
-        bind = [sys.executable, "-I", "-S", "-c", _BIND_AND_BECOME, str(os.getpid())] if sys.platform == "linux" else []
+        bind = [sys.executable, "-I", "-S", "-c", _BIND_AND_BECOME, str(os.getpid())]
+        environment = {name: value for name, value in os.environ.items() if name not in _OURS}
         try:
             self._process = subprocess.Popen(
-                [*bind, *self._command],
+                [*(bind if self._is_bound and sys.platform == "linux" else []), *self._command],
                 cwd=self._folder,
                 stdin=subprocess.DEVNULL,
                 stdout=self._output,
                 stderr=subprocess.STDOUT,
-                env=os.environ | {"LC_ALL": "C.UTF-8"},  # else Java cannot open a file whose name is not ASCII
+                env=environment | {"LC_ALL": "C.UTF-8"},  # else Java cannot open a file whose name is not ASCII
                 start_new_session=True,
             )
         except OSError as error:

@@ -1,13 +1,15 @@
 """How does a site get its Kafka broker?
 
 `KafkaBroker` runs one of our own: a single process on this machine, broker and controller in one, that keeps
-its records in a folder over restarts and kills. `ExternalBroker` is one of the user's, which only has to
-answer. What is in their topics: `bind.topics`.
+its records in a folder over restarts and kills. It ends with the process that started it, or goes on and is taken
+over by the next one. `ExternalBroker` is one of the user's, which only has to answer. What is in their topics:
+`bind.topics`.
 
     HW4201   the broker ended before it was ready, or cannot be started
     HW4202   nothing answers at the address
     HW4203   the port is in use, or the host is not this machine
     HW4204   another process runs a broker in this folder
+    HW4208   others could reach the broker, and it would ask nobody for a password
 """
 
 from __future__ import annotations
@@ -15,7 +17,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
-import json
 import os
 import shutil
 import signal
@@ -24,105 +25,40 @@ import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import psutil
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from headwater.bind.adopted import UNKNOWN_CODE, Adopted, find_leader, started_at
 from headwater.bind.box import Box
+from headwater.bind.broker_files import Access, broker_files, is_loopback
+from headwater.bind.broker_ports import choose_ports, remembered_ports
 from headwater.bind.jars import Jars
 from headwater.bind.java import Child, java
+from headwater.bind.keyring import Credentials, rdkafka_settings, write_private
 from headwater.bind.topics import client_settings, reason
 from headwater.errors import BindError
 
-__all__ = ["BOOTSTRAP", "ExternalBroker", "KafkaBroker"]
+__all__ = ["BOOTSTRAP", "Access", "ExternalBroker", "KafkaBroker"]
 
-LARGEST_RECORD_BYTES = 10 * 1024 * 1024
-# Below the ports that systems give to outgoing connections: a client that tries to reach a broker that is down
-# could be given the broker's own port, be connected to itself, and keep the broker from coming back.
-PORTS = range(20_000, 32_000)
 APART_PORTS = (9092, 9094)  # of a site with a network of its own; from outside it is managed on 9093
 BOOTSTRAP = "bootstrap.checkpoint"  # of the folder 'data': the features that a new broker begins with
 META = "version=1\ncluster.id={cluster}\nnode.id=1\ndirectory.id={directory}\n"
 PAUSE_S = 0.02  # between two questions to a broker
 LAST_LINES = 12  # of a log, in a message
 
-SETTINGS = f"""\
-process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@127.0.0.1:{{controller_port}}
-listeners={{clients}},CONTROLLER://127.0.0.1:{{controller_port}}
-advertised.listeners={{clients}}
-listener.security.protocol.map=CLIENT:PLAINTEXT,MANAGE:PLAINTEXT,CONTROLLER:PLAINTEXT
-inter.broker.listener.name=CLIENT
-controller.listener.names=CONTROLLER
-log.dirs=data
-
-# back within 3 s after a kill; 12 s with the defaults
-broker.session.timeout.ms=1000
-broker.heartbeat.interval.ms=200
-
-# a source may be fed before anyone has asked for its topic
-auto.create.topics.enable=true
-num.partitions=1
-default.replication.factor=1
-min.insync.replicas=1
-offsets.topic.num.partitions=1
-offsets.topic.replication.factor=1
-transaction.state.log.num.partitions=1
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
-share.coordinator.state.topic.num.partitions=1
-share.coordinator.state.topic.replication.factor=1
-share.coordinator.state.topic.min.isr=1
-group.initial.rebalance.delay.ms=0
-
-# as large as the system finds right: with 100 kB, the default, a link of 100 Mbit/s and 80 ms carries 5 Mbit/s
-socket.send.buffer.bytes=-1
-socket.receive.buffer.bytes=-1
-
-message.max.bytes={LARGEST_RECORD_BYTES}
-replica.fetch.max.bytes={LARGEST_RECORD_BYTES}
-# a site's clock may be wrong; its records are taken nevertheless
-log.message.timestamp.after.max.ms=9223372036854775807
-
-log.retention.ms={{retention_ms}}
-# small segments: what has outlived its time goes sooner, and less has to be read again after a kill
-log.segment.bytes=134217728
-log.index.size.max.bytes=1048576
-log.cleaner.dedupe.buffer.size=2097152
-
-# few threads: many sites are small, and a test puts many on one machine
-num.network.threads=2
-num.io.threads=4
-background.threads=2
-# no empty record into the controller's log twice a second: that wears out a memory card
-metadata.max.idle.interval.ms=0
-"""
-
-LOGGING = """\
-status=error
-appender.file.type=RollingFile
-appender.file.name=file
-appender.file.fileName=logs/broker.log
-appender.file.filePattern=logs/broker.log.%i
-appender.file.layout.type=PatternLayout
-appender.file.layout.pattern=%d{yyyy-MM-dd'T'HH:mm:ss.SSSXXX} %p %m (%c{1})%n
-appender.file.policies.type=Policies
-appender.file.policies.size.type=SizeBasedTriggeringPolicy
-appender.file.policies.size.size=5MB
-appender.file.strategy.type=DefaultRolloverStrategy
-appender.file.strategy.max=2
-rootLogger.level=warn
-rootLogger.appenderRef.file.ref=file
-"""
-
 
 class KafkaBroker:
-    """A broker of our own for one site, on this machine; it ends with this process.
+    """A broker of our own for one site, on this machine; it ends with this process unless it is detached.
 
     In its folder: 'data', 'logs', the settings, the ports and the process id. A broker that is started again
-    on the same folder has the same records and, if it is free, the same port.
+    on the same folder has the same records and, if it is free, the same port. A detached one goes on when this
+    process ends; the next one adopts it. It has clients elsewhere, so it keeps its port whatever happens.
+
+    Beyond loopback it speaks TLS and asks clients for a password (`access`); on loopback it does neither. A site of
+    a testbed needs no password either: its network is private, and nothing outside this machine reaches it.
     """
 
     def __init__(
@@ -138,6 +74,8 @@ class KafkaBroker:
         flags: Sequence[str] = (),
         bootstrap: Path | None = None,
         box: Box | None = None,
+        access: Access | None = None,
+        is_detached: bool = False,
     ) -> None:
         """Describe the broker; `start` starts it.
 
@@ -153,6 +91,8 @@ class KafkaBroker:
             bootstrap: the file of this name that Kafka's own tool wrote for another broker of the same version;
                 with it, preparing a new folder takes no second JVM.
             box: what stands for the site, instead of `host` and `port`.
+            access: whom it lets in when it listens beyond loopback.
+            is_detached: whether it goes on when this process ends.
         """
         self.site = site
         self._folder = folder.absolute()
@@ -164,8 +104,11 @@ class KafkaBroker:
         self._retention_s = retention_s
         self._flags = tuple(flags)
         self._bootstrap = bootstrap
+        self._is_detached = is_detached
+        self._is_open = not self._box.is_apart and not is_loopback(self._host)
+        self._access = access if self._is_open else None
         self._ports: tuple[int, int] | None = None  # for clients, for the controller
-        self._child: Child | None = None
+        self._child: Child | Adopted | None = None
         self._log_before_bytes = 0  # what earlier runs left in the log
 
     @property
@@ -179,7 +122,17 @@ class KafkaBroker:
         return f"{self._host}:{self._port}"
 
     @property
+    def credentials(self) -> Credentials | None:
+        """What clients need; None: nothing, it is not reached from outside."""
+        return None if self._access is None else self._access.credentials
+
+    @property
     def _port(self) -> int:
+        if self._ports is None and self._is_detached and not self._box.is_apart:
+            # Not asked whether it is free: it may be this broker that has it, started by an earlier process.
+            known = self._fixed_port or next(iter(remembered_ports(self._folder) or ()), None)
+            if known is not None:
+                return known
         return (self._ports or self._choose_ports())[0]
 
     @property
@@ -207,35 +160,58 @@ class KafkaBroker:
             return None if used is None else float(used.user + used.system)
         return None
 
+    def adopt(self) -> bool:
+        """Take over the detached broker that runs in this folder; return whether there is one that is as described.
+
+        One with other settings is not taken over: `start` ends it and starts it again with those described.
+        """
+        if self.is_alive:
+            return True
+        if not self._is_detached:
+            return False
+        with contextlib.suppress(OSError):
+            found = self._running()
+            self._ports = APART_PORTS if self._box.is_apart else remembered_ports(self._folder)
+            if found is not None and self._ports is not None and self._fixed_port in (None, self._ports[0]):
+                files = {self._folder / name: content for name, content in self._files().items()}
+                if all(file.read_bytes() == content for file, content in files.items()):
+                    self._child = found
+                    self._write_pid()
+                    return True
+        self._ports = None
+        return False
+
     def start(self) -> None:
         """Start it unless it runs; `wait_ready` says when it can be used.
 
         Raises:
-            BindError: HW4101 or HW4102 no Java; HW4201 the folder or Java refuses; HW4203 the port that was asked for
-                is in use; HW4204 another process runs a broker in this folder.
+            BindError: HW4101 or HW4102 no Java; HW4201 the folder or Java refuses; HW4203 the port that was asked for,
+                or that a detached broker has always had, is in use; HW4204 another process runs a broker in this
+                folder; HW4208 others could reach it and it has no password.
         """
-        if self.is_alive:
+        if self.is_alive or self.adopt():
             return
         program = java()
         try:
             self._folder.joinpath("logs").mkdir(parents=True, exist_ok=True)
             self._end_leftover()
-            _, controller_port = self._choose_ports()
-            settings = SETTINGS.format(
-                clients=self._clients(),
-                controller_port=controller_port,
-                retention_ms=int(self._retention_s * 1000),
-            )
-            self._folder.joinpath("broker.properties").write_text(settings, "ascii")
-            self._folder.joinpath("log4j2.properties").write_text(LOGGING, "ascii")
+            self._choose_ports()
+            if self._is_open and self._access is None:
+                raise BindError(
+                    f"HW4208 the broker of site '{self.site}' would let everybody in who reaches {self._host}; give it "
+                    "a password and a certificate, or let it listen on 127.0.0.1 if only this machine needs to reach it"
+                )
+            for name, content in self._files().items():
+                write_private(self._folder / name, content)
             self._format(program)
             flags = [f"-Xmx{self._heap_mb}m", f"-Xms{min(self._heap_mb, 128)}m", "-XX:+ExitOnOutOfMemoryError"]
             log = self._folder / "logs" / "broker.log"
             self._log_before_bytes = log.stat().st_size if log.exists() else 0
             with self._folder.joinpath("logs", "console.log").open("wb") as console:
                 command = [*self._java(program), *flags, *self._flags, self._mark, "kafka.Kafka", "broker.properties"]
-                self._child = Child([*self._box.enter, *command], self._folder, console)
-            self._pid_file.write_text(f"{self._child.pid} {os.getpid()}\n", "ascii")
+                command = [*self._box.enter, *command]
+                self._child = Child(command, self._folder, console, is_bound=not self._is_detached)
+            self._write_pid()
         except OSError as error:
             raise BindError(
                 f"HW4201 the broker of site '{self.site}' cannot be started: {error.strerror or error} "
@@ -260,7 +236,7 @@ class KafkaBroker:
                     f"{self._last_lines()}"
                 )
             if _listens(self.address):
-                with contextlib.suppress(KafkaException), AdminClient(client_settings(self.address)) as admin:
+                with contextlib.suppress(KafkaException), AdminClient(self._client_settings()) as admin:
                     metadata = admin.list_topics(timeout=min(left_s, 1.0))
                     if metadata.brokers and metadata.cluster_id == self._cluster_id:
                         return
@@ -268,6 +244,7 @@ class KafkaBroker:
 
     def stop(self, timeout_s: float = 10.0) -> None:
         """Stop it in good order; kill it if that takes longer than this. Does nothing when it does not run."""
+        self._child = self._child or self._unadopted()
         if self._child is not None and self.is_alive:
             self._child.signal(signal.SIGTERM)
             if not self._child.wait(timeout_s):
@@ -276,13 +253,14 @@ class KafkaBroker:
 
     def kill(self) -> None:
         """Kill it; its records stay."""
+        self._child = self._child or self._unadopted()
         if self._child is not None and self.is_alive:
             self._child.signal(signal.SIGKILL)
             self._child.wait(10.0)
 
     @property
     def _pid_file(self) -> Path:
-        return self._folder / "pid"  # its process id, and that of the process that started it
+        return self._folder / "pid"  # its process id, that of the process that started it, and when it began
 
     @property
     def _mark(self) -> str:
@@ -305,9 +283,14 @@ class KafkaBroker:
             str(self._jars.kafka / "*"),
         ]
 
-    def _clients(self) -> str:
-        """Return where clients are listened to: from the sites, and from outside the testbed if there is one."""
-        return f"CLIENT://{self.address_between}" + (f",MANAGE://{self.address}" if self._box.is_apart else "")
+    def _files(self) -> dict[str, bytes]:
+        """Return what Kafka is to read; clients come from the sites, and from outside the testbed if there is one."""
+        assert self._ports is not None
+        listeners = {"CLIENT": self.address_between} | ({"MANAGE": self.address} if self._box.is_apart else {})
+        return broker_files(listeners, self._ports[1], self._retention_s, self._access)
+
+    def _client_settings(self) -> dict[str, Any]:
+        return client_settings(self.address) | rdkafka_settings(self.credentials)
 
     def _format(self, program: Path) -> None:
         data = self._folder / "data"
@@ -336,46 +319,43 @@ class KafkaBroker:
             )
 
     def _choose_ports(self) -> tuple[int, int]:
-        """Return the ports for clients and for the controller, free when looked at, and remember them."""
+        """Return the ports for clients and for the controller, free when looked at."""
         if self._box.is_apart:
             self._ports = APART_PORTS
-            return self._ports
-        file = self._folder / "ports.json"
-        try:
-            before = json.loads(file.read_text("ascii"))
-            wishes = [int(before["client"]), int(before["controller"])]
-        except (OSError, ValueError, KeyError, TypeError):
-            wishes = []
-        if self._fixed_port is not None:
-            if not _is_free(self._host, self._fixed_port):
-                raise BindError(
-                    f"HW4203 port {self._fixed_port} of {self._host}, asked for by the broker of site '{self.site}', "
-                    "is in use by another program or may not be used; name another port, or none to get a free one"
-                )
-            wishes[:1] = [self._fixed_port]
-        elif not _is_free(self._host, 0):
-            raise BindError(
-                f"HW4203 the broker of site '{self.site}' cannot listen on '{self._host}': that is no address of this "
-                "machine; name one, or 127.0.0.1 if only this machine needs to reach it"
-            )
-        first = int.from_bytes(hashlib.sha256(str(self._folder).encode()).digest()[:4], "big") % len(PORTS)
-        others = (PORTS[(first + step) % len(PORTS)] for step in range(len(PORTS)))
-        port = next(iter(wishes[:1]), None)
-        if port is None or not _is_free(self._host, port):
-            port = next(other for other in others if _is_free(self._host, other))
-        controller = next(iter(wishes[1:]), None)
-        if controller in (None, port) or not _is_free("127.0.0.1", controller):
-            controller = next(other for other in others if other != port and _is_free("127.0.0.1", other))
-        if (port, controller) != tuple(wishes):
-            self._folder.mkdir(parents=True, exist_ok=True)
-            file.write_text(json.dumps({"client": port, "controller": controller}), "ascii")
-        self._ports = (port, controller)
+        else:
+            self._ports = choose_ports(self._folder, self.site, self._host, self._fixed_port, is_kept=self._is_detached)
         return self._ports
 
+    def _write_pid(self) -> None:
+        assert self._child is not None
+        pid = self._child.pid
+        self._pid_file.write_text(f"{pid} {os.getpid()} {started_at(pid) or 0.0}\n", "ascii")
+
+    def _running(self) -> Adopted | None:
+        """Return the broker that runs in this folder, whoever started it."""
+        with contextlib.suppress(OSError, ValueError, psutil.Error):
+            pid, _, *began = self._pid_file.read_text("ascii").split()
+            found = started_at(int(pid))
+            if found is not None and began == [str(found)] and self._mark in psutil.Process(int(pid)).cmdline():
+                return Adopted(int(pid), found)
+        # Whoever started it may have been killed before it could write down the number.
+        return find_leader(lambda command: self._mark in command) if self._is_detached else None
+
+    def _unadopted(self) -> Adopted | None:
+        return self._running() if self._is_detached else None
+
     def _end_leftover(self) -> None:
-        """End a broker in this folder that has lost its owner; refuse to take one from an owner that lives."""
+        """End a broker in this folder that has lost its owner; refuse to take one from an owner that lives.
+
+        A detached one has no owner: it belongs to whoever starts it next.
+        """
+        if self._is_detached:
+            self._child = None
+            self.stop()
+            self._child = None
+            return
         try:
-            pid, owner = map(int, self._pid_file.read_text("ascii").split())
+            pid, owner = map(int, self._pid_file.read_text("ascii").split()[:2])
             process = psutil.Process(pid)
             if self._mark not in process.cmdline():
                 return  # the number belongs to some other program now
@@ -399,8 +379,9 @@ class KafkaBroker:
     def _how_ended(self) -> str:
         if self._child is None:
             return "has not been started; call start() first"
+        code = self._child.exit_code
         return (
-            f"ended with exit code {self._child.exit_code} before it was ready; "
+            f"ended {'' if code == UNKNOWN_CODE else f'with exit code {code} '}before it was ready; "
             f"its log is in '{self._folder / 'logs'}'; start it again when what it says is mended. {self._last_lines()}"
         )
 
@@ -468,16 +449,6 @@ def _has_ended(process: psutil.Process, timeout_s: float) -> bool:
         process.wait(timeout_s)
     except psutil.TimeoutExpired:
         return bool(process.status() == psutil.STATUS_ZOMBIE)
-    return True
-
-
-def _is_free(host: str, port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java does: closing connections do not count
-        try:
-            probe.bind((host, port))
-        except OSError:
-            return False
     return True
 
 

@@ -2,32 +2,42 @@
 
 A runner is a Python process with a JVM and perhaps more Python processes below it, all in one session of
 the operating system. Ending it means ending all of them: a fragment must never have two writers, so a
-runner is started again only when nothing of the old one is left.
+runner is started again only when nothing of the old one is left. It ends with the process that started it, or,
+detached, goes on and is adopted by the next one.
+
+A runner may run as another user, to whom its folder then belongs: nothing of others may lie in there, and what
+this process writes there never follows a link.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import signal
+import stat
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import psutil
 
+from headwater.bind.adopted import Adopted, find_leader, started_at
 from headwater.bind.box import Box
 from headwater.bind.java import Child
+from headwater.bind.privilege import Identity, hand_over, identity
 from headwater.bind.talk import Caller, make_token
 from headwater.errors import BindError
 
 __all__ = ["RunnerProcess", "RunnerSpec"]
 
 LAST_LINES = 15
+MOST_LOG_BYTES = 4 * 1024 * 1024  # of the end of a log
+MODULE = "headwater.serve.runner"
 PAUSE_S = 0.05
 
 
@@ -38,7 +48,7 @@ class RunnerSpec:
     site: str
     folder: Path
     path: str  # of the user's project
-    project: Path  # what was read of it, as JSON
+    project: Path | None  # what was read of it, as JSON; None: it runs jobs by themselves
     jars: Sequence[Path]
     brokers: Mapping[str, str]  # addresses by site
     threads: int
@@ -46,6 +56,9 @@ class RunnerSpec:
     heap_mb: int = 512
     flags: Sequence[str] = ()  # more options of Java
     box: Box = field(default_factory=Box)
+    is_detached: bool = False  # whether it goes on when this process ends
+    user: str | None = None  # as whom it runs if we are root, see `bind.privilege`; None: as we do, with all our rights
+    keyring: Path | None = None  # what it reaches brokers with, see `bind.keyring`; it must be able to read it
 
 
 class RunnerProcess:
@@ -54,9 +67,10 @@ class RunnerProcess:
     def __init__(self, spec: RunnerSpec) -> None:
         """Describe it; `start` starts it."""
         self.spec = spec
-        self._child: Child | None = None
+        self._child: Child | Adopted | None = None
         self._caller: Caller | None = None
         self._token = b""
+        self.note: str | None = None  # why it has more rights than it should
 
     @property
     def pid(self) -> int | None:
@@ -74,7 +88,12 @@ class RunnerProcess:
         return self.is_alive and self._ready_file.exists()
 
     def start(self) -> None:
-        """Start it; nothing of an earlier one may be left, and so it is ended first."""
+        """Start it; nothing of an earlier one may be left, and so it is ended first.
+
+        Raises:
+            BindError: HW4512 or HW4513, the user that it is to run as is not there, or cannot have the folder.
+            OSError: the folder refuses.
+        """
         self.kill()
         folder = self.spec.folder
         folder.mkdir(parents=True, exist_ok=True)
@@ -82,11 +101,47 @@ class RunnerProcess:
         self._ready_file.unlink(missing_ok=True)
         token_file = folder / "token"
         self._token = make_token(token_file)
-        spec = {
+        _put(self._spec_file, json.dumps(self._told(token_file)))
+        rights = Identity()
+        if self.spec.user is not None:
+            needs = [folder.parent, *self.spec.jars[:1], *([self.spec.project] if self.spec.project else [])]
+            rights = identity(self.spec.user, needs)
+        self.note = rights.note
+        with _opened_log(self.log) as log:
+            if rights.user is not None:
+                hand_over(folder, rights.user)
+            command = [sys.executable, "-m", MODULE, str(self._spec_file)]
+            command = [*self.spec.box.enter, *rights.words, *command]
+            self._child = Child(command, folder, log, is_bound=not self.spec.is_detached)
+        _put(self._pid_file, f"{self._child.pid} {started_at(self._child.pid) or 0.0}")
+
+    def adopt(self) -> bool:
+        """Take over the detached runner of this folder; return whether one runs that knows its token.
+
+        One that does not answer is left alone: `start` ends it.
+        """
+        if self.is_alive:
+            return True
+        found = self._running() if self.spec.is_detached else None
+        if found is None:
+            return False
+        self._hang_up()
+        try:
+            self._token = _take(self.spec.folder / "token")
+            self._call()
+        except (BindError, OSError, ValueError, KeyError, TypeError):
+            return False
+        self._child = found
+        _put(self._pid_file, f"{found.pid} {started_at(found.pid) or 0.0}")
+        return True
+
+    def _told(self, token_file: Path) -> dict[str, Any]:
+        """Return what the runner reads."""
+        return {
             "site": self.spec.site,
-            "folder": str(folder),
+            "folder": str(self.spec.folder),
             "path": self.spec.path,
-            "project": str(self.spec.project),
+            "project": str(self.spec.project) if self.spec.project is not None else "",
             "jars": [str(one) for one in self.spec.jars],
             "brokers": dict(self.spec.brokers),
             "threads": self.spec.threads,
@@ -95,13 +150,8 @@ class RunnerProcess:
             "flags": list(self.spec.flags),
             "token": str(token_file),
             "listen": self.spec.box.manage,
+            "keyring": str(self.spec.keyring) if self.spec.keyring is not None else None,
         }
-        spec_file = folder / "spec.json"
-        spec_file.write_text(json.dumps(spec), "utf-8")
-        with self.log.open("ab") as output:
-            command = [sys.executable, "-m", "headwater.serve.runner", str(spec_file)]
-            self._child = Child([*self.spec.box.enter, *command], folder, output)
-        self._pid_file.write_text(str(self._child.pid), "ascii")
 
     @property
     def log(self) -> Path:
@@ -131,11 +181,9 @@ class RunnerProcess:
         Raises:
             BindError: HW4501 to HW4503, it does not answer.
         """
-        if self._caller is None:
-            port = int(json.loads(self._ready_file.read_text("utf-8"))["port"])
-            self._caller = Caller(port, self._token, self.spec.box.manage)
+        caller = self._caller or self._call()
         try:
-            return self._caller.ask(request, timeout_s)
+            return caller.ask(request, timeout_s)
         except BindError:
             self._hang_up()
             raise
@@ -150,13 +198,20 @@ class RunnerProcess:
         self.kill()
 
     def kill(self) -> None:
-        """End everything that belongs to it, at once."""
+        """End everything that belongs to it, at once.
+
+        Raises:
+            BindError: HW4514, a detached one stays.
+        """
         self._hang_up()
-        if self._child is None:
+        if self._child is not None:
+            _end_session(self._child.pid)
+            self._child.wait(10.0)
+            self._child = None
+        elif self.spec.is_detached:
+            self._end_leftover()  # one that was not adopted
+        else:
             return
-        _end_session(self._child.pid)
-        self._child.wait(10.0)
-        self._child = None
         self._pid_file.unlink(missing_ok=True)
 
     def usage(self) -> tuple[int, float]:
@@ -172,18 +227,31 @@ class RunnerProcess:
 
     def last_lines(self) -> str:
         """Return the end of what it printed, to be appended to a message."""
+        lines = self.tail(LAST_LINES)
+        return "" if lines is None else " Its last lines:" + "".join(f"\n    {line}" for line in lines)
+
+    def tail(self, count: int) -> list[str] | None:
+        """Return the last lines that it printed; None if there is no log."""
         with contextlib.suppress(OSError):
-            lines = self.log.read_text("utf-8", "replace").splitlines()[-LAST_LINES:]
-            return " Its last lines:" + "".join(f"\n    {line}" for line in lines)
-        return ""
+            return _take(self.log, MOST_LOG_BYTES).decode("utf-8", "replace").splitlines()[-count:]
+        return None
 
     @property
     def _ready_file(self) -> Path:
         return self.spec.folder / "runner.json"
 
     @property
+    def _spec_file(self) -> Path:
+        return self.spec.folder / "spec.json"  # its path tells this runner from all others, in the command line
+
+    @property
     def _pid_file(self) -> Path:
-        return self.spec.folder / "runner.pid"
+        return self.spec.folder / "runner.pid"  # its process id, and when it began
+
+    def _call(self) -> Caller:
+        port = int(json.loads(_take(self._ready_file))["port"])
+        self._caller = Caller(port, self._token, self.spec.box.manage)
+        return self._caller
 
     def _hang_up(self) -> None:
         if self._caller is not None:
@@ -195,17 +263,73 @@ class RunnerProcess:
 
         Its first process may be gone, and others of it still write.
         """
-        with contextlib.suppress(OSError, ValueError):
-            pid = int(self._pid_file.read_text("ascii"))
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            pid = int(_take(self._pid_file).decode("ascii").split()[0])
             if pid > 1 and any(self._is_mine(one) for one in _session(pid)):
                 _end_session(pid)
+        # Whoever started a detached one may have been killed before it could write down the number.
+        for is_last in (False, False, True) if self.spec.is_detached else ():
+            found = find_leader(self._is_my_command)
+            if found is None:
+                return
+            if is_last:
+                raise BindError(
+                    f"HW4514 the runner of site '{self.spec.site}' in '{self.spec.folder}', process {found.pid}, "
+                    "cannot be ended, and two of them must never run; end it, then start again"
+                )
+            _end_session(found.pid)
+
+    def _running(self) -> Adopted | None:
+        """Return the runner of this folder that runs, whoever started it."""
+        with contextlib.suppress(OSError, ValueError, psutil.Error):
+            pid, *began = _take(self._pid_file).decode("ascii").split()
+            found = started_at(int(pid))
+            if found is not None and began == [str(found)] and self._is_my_command(psutil.Process(int(pid)).cmdline()):
+                return Adopted(int(pid), found)
+        return find_leader(self._is_my_command)
+
+    def _is_my_command(self, command: Sequence[str]) -> bool:
+        return MODULE in command and str(self._spec_file) in command
 
     def _is_mine(self, one: psutil.Process) -> bool:
         with contextlib.suppress(psutil.Error, OSError):
-            if str(self.spec.folder / "spec.json") in one.cmdline():
+            if str(self._spec_file) in one.cmdline():
                 return True
             return bool(Path(one.cwd()).samefile(self.spec.folder))
         return False
+
+
+def _put(file: Path, text: str) -> None:
+    """Write a file anew: a link that somebody put in its place is not followed."""
+    file.unlink(missing_ok=True)
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "w", encoding="utf-8") as opened:
+        opened.write(text)
+
+
+def _opened_log(file: Path) -> IO[bytes]:
+    """Open a log to append to it; what is no plain file with one name is not touched but replaced."""
+    with contextlib.suppress(OSError):
+        number = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK)
+        if _is_plain(number):
+            return os.fdopen(number, "ab")
+        os.close(number)
+    file.unlink(missing_ok=True)
+    return os.fdopen(os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o644), "ab")
+
+
+def _take(file: Path, most_bytes: int = 65536) -> bytes:
+    """Return the end of a plain file; nothing else may stand there, like a link to what others must not read."""
+    number = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with os.fdopen(number, "rb") as opened:
+        if not _is_plain(number):
+            raise OSError(errno.EINVAL, "it is no plain file", str(file))
+        opened.seek(max(0, os.fstat(number).st_size - most_bytes))
+        return opened.read(most_bytes)
+
+
+def _is_plain(number: int) -> bool:
+    status = os.fstat(number)
+    return stat.S_ISREG(status.st_mode) and status.st_nlink == 1
 
 
 def _session(leader: int) -> list[psutil.Process]:

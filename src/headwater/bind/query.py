@@ -6,8 +6,11 @@ out, and stops it. When and how often it is started is decided by whoever holds 
 
 from __future__ import annotations
 
+import json
+import shutil
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,10 +23,14 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from headwater.bind import topics
 from headwater.bind.carry import MARK, carry
 from headwater.bind.channel import encode, with_headers
-from headwater.bind.headers import FROM, headers_of, parse_from
-from headwater.bind.replay import Written, gather, last_commit_ms, skip, unread
+from headwater.bind.failure import failure_of
+from headwater.bind.headers import BY, FROM, headers_of, parse_from
+from headwater.bind.keyring import spark_options
+from headwater.bind.replay import SLACK_MS, Written, gather, last_commit_ms, skip, unread
+from headwater.bind.seat import Seated, advance, first_records, positions, sources_of, take_seats
 from headwater.bind.session import lane_settings
 from headwater.bind.sources import kafka_topics, keeps_order, reads_twice
+from headwater.errors import BindError
 from headwater.model.project import Definition, LaneName
 from headwater.plan.deploy import Part
 
@@ -33,6 +40,8 @@ BATCH = "60 seconds"  # of the real-time lane: its end is a stall, and its lengt
 QUICK_PACE, CALM_PACE = "100 milliseconds", "1 second"  # between two micro-batches
 OUTAGE_MS = 600_000  # how long a broker may be away before a query fails and is started again
 STEADY_S, MOST_LOOKS = 0.5, 60  # between two looks at the end of a topic that was just taken up again
+PATIENT_STARTS = 5  # as often a start waits for a topic that was written before and cannot be read
+_STARTING = threading.Lock()  # settings of the session are those of the lane while a query is started
 _REFUSED = "REAL_TIME_MODE"  # in the names of Spark's errors about what the real-time lane cannot do
 _WRITER = {
     "kafka.linger.ms": "0",
@@ -74,6 +83,12 @@ class Query:
     left_out: int = 0  # rows that its output held already at a start, and that are not written again
     notes: list[str] = field(default_factory=list)
     is_refused: bool = False  # whether Spark refused the real-time lane
+    writer: str = ""  # by which its rows are known where several write one topic
+    formerly: tuple[tuple[str, str], ...] = ()  # brokers and topics that it wrote before
+    seat: Mapping[str, str] = field(default_factory=dict)  # where it takes over sources of others
+    begun_ms: int = 0  # no row of its own is older, unless its checkpoint says otherwise
+    seated: Seated = Seated("", 0)
+    ready: tuple[DataFrame, DataFrame | None] | None = None  # its rows, made before they were needed
 
     @property
     def checkpoint(self) -> Path:
@@ -98,24 +113,38 @@ class Query:
 
     def rows(self, wanted: Column | None = None) -> tuple[DataFrame, DataFrame | None]:
         """Return the user's rows, plain, and with their marks if they can carry them."""
+        if wanted is None and self.ready is not None:
+            return self.ready
         return self.marked(self.build(wanted), wanted)
+
+    def prepare(self) -> None:
+        """Make its rows now: a start then takes half the time."""
+        self.ready = self.rows()
 
     def marked(self, frame: DataFrame, wanted: Column | None = None) -> tuple[DataFrame, DataFrame | None]:
         """Return rows as they are, and with their marks if they can carry them."""
         return frame, carry(frame, self.ground.site, wanted)
 
-    def start(self, spark: SparkSession, wanted: Column | None = None) -> None:
-        """Start it from its checkpoint; `wanted` leaves out records that are set aside."""
+    def start(self, spark: SparkSession, wanted: Column | None = None, is_drain: bool = False) -> None:
+        """Start it from its checkpoint.
+
+        Args:
+            spark: The session.
+            wanted: Which records to take; others are set aside.
+            is_drain: It takes what its sources hold now, in micro-batches, and ends.
+        """
         self.attempts += 1
         self.checkpoint.mkdir(parents=True, exist_ok=True)
-        if self.output is not None:
-            topics.ensure_topics(self.output[0], [self.output[1]])
-        written = self.written()
+        if not any((self.checkpoint / "commits").glob("[0-9]*")):
+            shutil.rmtree(self.checkpoint / "state", ignore_errors=True)  # of a batch that never ended
         frame, marked = self.rows(wanted)
+        self._ensure_topics(frame)
+        sources = sources_of(frame if marked is None else marked, self.ground.brokers)
+        self.seated = take_seats(self.checkpoint, sources, self.seat, self._first, self.begun_ms)
+        written = self.written()
         if written.reached and not self.part.is_stateful and self._is_ordered("micro-batch", frame):
-            frame, marked = self.rows(_both(wanted, unread(written, self.part.fans_out)))
-        own = kafka_topics(frame, self.ground.broker) - {one.topic for one in self.part.inputs}
-        topics.ensure_topics(self.ground.broker, sorted(own))
+            if not advance(self.checkpoint, written.reached, self.part.fans_out):
+                frame, marked = self.rows(_both(wanted, unread(written, self.part.fans_out)))
         if marked is None:
             self.note("its rows lose track of their records, so after a crash some may be written twice")
             written = Written()
@@ -124,21 +153,68 @@ class Query:
         if reads_twice(frame) and self.part.lane == "real-time":
             self._refuse("it reads one stream twice")
         lanes: tuple[LaneName, ...] = ("micro-batch",)
-        if self.part.lane == "real-time" and not self.is_refused:
+        if self.part.lane == "real-time" and not self.is_refused and not is_drain:
             lanes = ("real-time", "micro-batch")
         for lane in lanes:
-            for key, value in lane_settings(lane).items():
-                spark.conf.set(key, value)
             rows = frame if marked is None else skip(marked, written, self._is_ordered(lane, frame))
             try:
-                self.running = self._writer(rows, lane).start()
+                with _STARTING:
+                    for key, value in lane_settings(lane).items():
+                        spark.conf.set(key, value)
+                    self.running = self._writer(rows, lane, is_drain).start()
             except PySparkException as error:
                 if not self.refuses(error, lane):
                     raise
                 continue
             self.lane = lane
             self.left_out += written.count
+            self._end_file.unlink(missing_ok=True)
             return
+
+    def drain(self, spark: SparkSession, wanted: Column | None, timeout_s: int) -> dict[str, str]:
+        """Take what its sources hold now, write and commit it, and return where each goes on; it does not run then.
+
+        Raises:
+            BindError: HW4513, it is not done in time; HW4516, it fails.
+        """
+        try:
+            self.start(spark, wanted, is_drain=True)
+            assert self.running is not None
+            is_done = self.running.awaitTermination(timeout_s)
+        except PySparkException as error:
+            why = failure_of(error).text
+            raise BindError(f"HW4516 '{self.part.id}' cannot take what its topics still hold: {why}") from error
+        if not is_done:
+            self.stop()
+            raise BindError(
+                f"HW4513 fragment '{self.part.id}' has not taken all that its topics hold within {timeout_s:g} s; "
+                "let it catch up, or take load off it, and try again."
+            )
+        return positions(self.checkpoint)
+
+    def _ensure_topics(self, frame: DataFrame) -> None:
+        """Make the topics that it needs and may make: Spark refuses to start on one that is not there."""
+        wanted: dict[str, set[str]] = {}
+        if self.output is not None:
+            wanted.setdefault(self.output[0], set()).add(self.output[1])
+        for address in {self.ground.broker, *self.ground.brokers.values()}:
+            own = kafka_topics(frame, address) - {one.topic for one in self.part.inputs}
+            wanted.setdefault(address, set()).update(own)
+        for address, names in wanted.items():
+            if names:
+                topics.ensure_topics(address, sorted(names))
+
+    @property
+    def _by(self) -> str:
+        """Return by which its rows are known; nothing where a topic has one writer for ever."""
+        return f"{self.writer}#{self.seated.generation}" if self.writer else ""
+
+    def _first(self, source: str) -> str | None:
+        """Return where a source begins that nobody has read before, as Spark writes it."""
+        broker, _, names = source.rpartition("/")
+        if not broker:
+            return None
+        return first_records(topics.first_offsets(self.ground.brokers.get(broker, broker), names.split(",")))
 
     def refuses(self, error: Exception, lane: LaneName | None = None) -> bool:
         """Return whether Spark refuses the real-time lane by this; it may say so only when the query already runs."""
@@ -155,6 +231,30 @@ class Query:
         """Stop it now; what it had in hand is made again and left out at the next start."""
         if self.running is not None:
             self.running.stop()
+
+    def remember_end(self) -> None:
+        """Write down where its output ends, now that it has stopped and none of its rows is on the way."""
+        if self.output is not None:
+            ends = topics.end_offsets(self.output[0], [self.output[1]])
+            found = {str(partition): offset for (_, partition), offset in ends.items()}
+            self._end_file.write_text(json.dumps({self.output[1]: found}), "utf-8")
+
+    @property
+    def _end_file(self) -> Path:
+        return self.checkpoint / "headwater.end.json"
+
+    def _wait_end(self, address: str, topic: str) -> None:
+        """Wait until the output is there as far as it was written: a broker that came back may show only a part."""
+        try:
+            known = json.loads(self._end_file.read_text("utf-8"))[topic]
+        except (OSError, ValueError, KeyError):
+            _wait_steady(address, topic)
+            return
+        for _ in range(MOST_LOOKS):
+            ends = topics.end_offsets(address, [topic])
+            if all(ends.get((topic, int(partition)), 0) >= offset for partition, offset in known.items()):
+                return
+            time.sleep(STEADY_S)
 
     def is_taking(self, spark: SparkSession) -> bool:
         """Return whether it takes records, so that none that comes from now on is missed."""
@@ -173,10 +273,17 @@ class Query:
         if self.output is None or self.part.delivery == "at-least-once":
             return Written()
         if any((self.checkpoint / "sources").glob("*")):  # it ran before
-            _wait_steady(*self.output)
-        tail = topics.tail(*self.output, last_commit_ms(self.checkpoint))
-        marks = (headers_of(one).get(FROM) for one in tail)
-        return gather(parse_from(mark) for mark in marks if mark is not None)
+            self._wait_end(*self.output)
+        since_ms = max(last_commit_ms(self.checkpoint), self.seated.begun_ms - SLACK_MS)
+        marks = list(_own_marks(*self.output, since_ms, self._by))
+        for address, topic in self.formerly:
+            try:
+                marks.extend(_own_marks(address, topic, since_ms, self._by))
+            except BindError as error:
+                if self.attempts <= PATIENT_STARTS:
+                    raise
+                self.note(f"what it wrote to '{topic}' before cannot be read, so some rows may come twice: {error}")
+        return gather(parse_from(mark) for mark in marks)
 
     def _is_ordered(self, lane: LaneName, frame: DataFrame) -> bool:
         if (self.part.is_stateful and lane == "micro-batch") or not keeps_order(frame):
@@ -188,12 +295,15 @@ class Query:
         is_awaited = self.part.mode == "update" or (self.part.output != "table" and not self.part.is_stateful)
         return QUICK_PACE if is_awaited else CALM_PACE
 
-    def _writer(self, rows: DataFrame, lane: LaneName) -> DataStreamWriter:
+    def _writer(self, rows: DataFrame, lane: LaneName, is_drain: bool) -> DataStreamWriter:
         options = dict(self.definition.options) if self.part.output == "sink" else {}
         if self.output is not None:
             is_channel = self.part.output == "channel"
-            records = encode(rows, self.definition.schema_json) if is_channel else with_headers(rows)
-            options = {**_WRITER, **options, "includeHeaders": "true"}
+            if is_channel:
+                records = encode(rows, self.definition.schema_json, self._by)
+            else:
+                records = with_headers(rows, self._by)
+            options = {**_WRITER, **spark_options(self.output[0]), **options, "includeHeaders": "true"}
             options["kafka.bootstrap.servers"], options["topic"] = self.output
             options["kafka.client.id"] = f"{self.client}.{self.attempts}"
             writer = records.writeStream.format("kafka")
@@ -203,9 +313,19 @@ class Query:
         else:
             writer = rows.drop(MARK).writeStream.format(self.definition.format or "noop")
         trigger: dict[str, Any] = {"realTime": BATCH} if lane == "real-time" else {"processingTime": self._pace()}
+        if is_drain:
+            trigger = {"availableNow": True}
         options["checkpointLocation"] = self.checkpoint.as_uri()
         mode = "update" if lane == "real-time" else self.part.mode
         return writer.options(**options).queryName(self.part.id).outputMode(mode).trigger(**trigger)
+
+
+def _own_marks(address: str, topic: str, since_ms: int, by: str) -> Iterator[bytes]:
+    """Yield of which records the rows of one writer were made."""
+    for one in topics.tail(address, topic, max(0, since_ms)):
+        headers = headers_of(one)
+        if FROM in headers and headers.get(BY, b"").decode() == by:
+            yield headers[FROM]
 
 
 def _wait_steady(address: str, topic: str) -> None:

@@ -25,7 +25,7 @@ from pyspark.sql import functions as F
 from headwater.bind.carry import MARK
 from headwater.bind.headers import From
 
-__all__ = ["Written", "gather", "last_commit_ms", "skip", "unread"]
+__all__ = ["SLACK_MS", "Written", "gather", "last_commit_ms", "skip", "unread"]
 
 SLACK_MS = 2_000  # a commit's file may be younger than records of the next batch
 Place = tuple[str, int]  # topic and partition of the fragment's input

@@ -13,8 +13,19 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headwater.bind.channel import read_channel
+from headwater.bind.keyring import spark_options
 
-__all__ = ["channel_rows", "counted", "kafka_topics", "keeps_order", "reads_twice", "union"]
+__all__ = [
+    "READER",
+    "channel_rows",
+    "counted",
+    "kafka_topics",
+    "keeps_order",
+    "nodes",
+    "reads_twice",
+    "records_of",
+    "union",
+]
 
 READER = {
     "kafka.max.partition.fetch.bytes": "10485760",
@@ -38,9 +49,15 @@ def channel_rows(spark: SparkSession, address: str, topic: str, schema_json: str
         schema_json: The schema of its rows.
         wanted: Which records to take, as a column over topic, partition and offset; None: all.
     """
-    reader = spark.readStream.format("kafka").options(**READER).option("kafka.bootstrap.servers", address)
+    return read_channel(records_of(spark, address, topic, wanted), schema_json)
+
+
+def records_of(spark: SparkSession, address: str, topic: str, wanted: Any = None) -> DataFrame:
+    """Return the records of a topic, headers included; those that are wanted, told by topic, partition and offset."""
+    reader = spark.readStream.format("kafka").options(**READER).options(**spark_options(address))
+    reader = reader.option("kafka.bootstrap.servers", address)
     records = reader.option("subscribe", topic).load()
-    return read_channel(records if wanted is None else records.where(wanted), schema_json)
+    return records if wanted is None else records.where(wanted)
 
 
 def union(frames: list[DataFrame]) -> DataFrame:
@@ -59,7 +76,7 @@ def counted(frame: DataFrame, name: str) -> DataFrame:
 def kafka_topics(frame: DataFrame, address: str) -> frozenset[str]:
     """Return the topics of one broker that a query reads, as far as they are named one by one."""
     found = set()
-    for leaf in _nodes(frame._jdf.queryExecution().analyzed()):
+    for leaf in nodes(frame._jdf.queryExecution().analyzed()):
         if leaf.nodeName() == "StreamingRelationV2" and leaf.sourceName() == "kafka":
             options = leaf.extraOptions()
             if options.get("kafka.bootstrap.servers") == address and options.get("subscribe"):
@@ -74,7 +91,7 @@ def keeps_order(frame: DataFrame) -> bool:
     readings run beside each other, and neither waits for the other.
     """
     read: list[str] = []
-    for node in _nodes(frame._jdf.queryExecution().analyzed()):
+    for node in nodes(frame._jdf.queryExecution().analyzed()):
         if node.nodeName() in _CHANGES_HANDS:
             return False
         if node.nodeName() == "StreamingRelationV2":
@@ -87,7 +104,7 @@ def keeps_order(frame: DataFrame) -> bool:
 def reads_twice(frame: DataFrame) -> bool:
     """Return whether rows of one and the same stream come together again on two ways."""
     read = []
-    for node in _nodes(frame._jdf.queryExecution().analyzed()):
+    for node in nodes(frame._jdf.queryExecution().analyzed()):
         if node.nodeName() == "StreamingRelationV2":
             read.append(("stream", node.output().apply(0).exprId().id()))
         elif node.nodeName() == "CTERelationRef":
@@ -95,8 +112,8 @@ def reads_twice(frame: DataFrame) -> bool:
     return len(read) != len(set(read))
 
 
-def _nodes(node: Any) -> Iterator[Any]:
+def nodes(node: Any) -> Iterator[Any]:
     yield node
     children = node.children()
     for i in range(children.size()):
-        yield from _nodes(children.apply(i))
+        yield from nodes(children.apply(i))

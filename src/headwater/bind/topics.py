@@ -34,16 +34,24 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own typ
     ResourceType,
 )
 
+from headwater.bind import keyring
 from headwater.errors import BindError
 
-__all__ = ["client_settings", "end_offsets", "ensure_topics", "reason", "remove_topics", "tail"]
+__all__ = ["client_settings", "end_offsets", "ensure_topics", "first_offsets", "reason", "remove_topics", "tail"]
 
 PAUSE_S = 0.02  # between two questions about the same thing
 
 
 def client_settings(address: str) -> dict[str, Any]:
-    """Return the settings of a client that comes back soon after an outage and prints nothing of its own."""
+    """Return the settings of a client that comes back soon after an outage and prints nothing of its own.
+
+    With user and password, if the keyring of this process has any for the address.
+
+    Raises:
+        BindError: HW4209, the keyring cannot be used.
+    """
     return {
+        **keyring.rdkafka_settings(keyring.find(address)),
         "bootstrap.servers": address,
         "reconnect.backoff.ms": 20,
         "reconnect.backoff.max.ms": 500,
@@ -136,6 +144,19 @@ def end_offsets(address: str, topics: Iterable[str], timeout_s: float = 10.0) ->
     Raises:
         BindError: HW4206 a topic is not there; HW4207 no answer.
     """
+    return _offsets(address, topics, timeout_s, is_end=True)
+
+
+def first_offsets(address: str, topics: Iterable[str], timeout_s: float = 10.0) -> Mapping[tuple[str, int], int]:
+    """Return the offset of the first record that each partition still holds, or will get.
+
+    Raises:
+        BindError: HW4206 a topic is not there; HW4207 no answer.
+    """
+    return _offsets(address, topics, timeout_s, is_end=False)
+
+
+def _offsets(address: str, topics: Iterable[str], timeout_s: float, is_end: bool) -> Mapping[tuple[str, int], int]:
     wanted = sorted(set(topics))
     with AdminClient(client_settings(address)) as admin:
         why = "no answer"
@@ -148,8 +169,8 @@ def end_offsets(address: str, topics: Iterable[str], timeout_s: float = 10.0) ->
                 if not all(counts.values()):
                     why = "a partition has no leader"
                     continue
-                latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # it has no types
-                asked = {TopicPartition(name, each): latest for name in wanted for each in range(counts[name])}
+                spec = OffsetSpec.latest() if is_end else OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+                asked = {TopicPartition(name, each): spec for name in wanted for each in range(counts[name])}
                 if not asked:
                     return {}
                 found = admin.list_offsets(

@@ -21,7 +21,7 @@ from headwater.plan.cut import Cut, cut, topic_name
 from headwater.plan.expand import Expanded
 from headwater.plan.lanes import choose, emits, ends
 
-__all__ = ["Input", "Part", "Step", "deploy", "part_from", "part_object"]
+__all__ = ["FAN_OUT", "Input", "Part", "Step", "deploy", "part_from", "part_object"]
 
 FAN_OUT = frozenset({"generate", "static-join"})  # traits of operators that may give several rows for a record
 

@@ -1,10 +1,10 @@
 """What does a runner do?
 
-A runner is the process that runs a pipeline's fragments on one site: one Spark session, one query for each
-part. It is driven over a socket (`bind.talk`): start a part, tell how all of them are, stop one, end. A
-query that fails because of the outside is started again, after longer and longer pauses; one that fails
-because of a record stops, or sets the record aside, as the project says. Run as
-`python -m headwater.serve.runner SPEC`, with SPEC the file that `bind.process` wrote.
+A runner is the process that runs fragments on one site: one Spark session, one query for each. It is driven over a
+socket (`bind.talk`): start one, tell how all of them are, halt one, end. A query that fails because of the outside is
+started again, after longer and longer pauses; one that fails because of a record stops, or sets the record aside, as
+the project says. What becomes of a request: `serve.fragments`. Run as `python -m headwater.serve.runner SPEC`, with
+SPEC the file that `bind.process` wrote.
 """
 
 from __future__ import annotations
@@ -16,23 +16,19 @@ import threading
 import time
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headwater.author.graph import build
-from headwater.author.load import Loaded, load
 from headwater.bind.blame import SetAside
 from headwater.bind.failure import Failure, failure_of
 from headwater.bind.meter import Meter
-from headwater.bind.query import Ground, Query
+from headwater.bind.query import Query
+from headwater.bind.rehearse import rehearse
 from headwater.bind.session import is_alive, start_session
-from headwater.bind.sources import channel_rows, counted, union
 from headwater.bind.talk import Server
-from headwater.errors import HeadwaterError
-from headwater.model.keep import from_json
-from headwater.model.project import Project
-from headwater.plan.deploy import Part, part_from
+from headwater.errors import BindError, HeadwaterError
+from headwater.serve.fragments import Fragments
 
 __all__ = ["Runner", "main"]
 
@@ -40,15 +36,18 @@ LOOK_S = 0.25  # between two looks at the queries
 COUNT_S = 2.0  # between two looks at what a query counted
 PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0)  # before a query is started again; the last one from then on
 MOST_UNFOUND = 5  # failures on a record that cannot be found again, before the part stops
+FLUSH_S, FLUSH_LOOK_S = 20.0, 0.01  # how long, and how often, the last rows of a stopped query are waited for
+DRAIN_S = 120  # that draining may take
 CALM_S = 60.0  # a query that ran this long starts again with the first pause
 
 
 @dataclass
 class _Held:
-    """A part in the hands of the runner."""
+    """A query in the hands of the runner."""
 
     query: Query
     aside: SetAside
+    spec: str = ""  # what it was started as, in the words of whoever asked: another one means another query
     state: str = (
         "starting"  # starting, running, searching (for a record), waiting (to be started again), stopped, failed
     )
@@ -62,41 +61,50 @@ class _Held:
     counts: dict[str, int] = field(default_factory=dict)  # by operator, of committed batches
     batch: int = -1
     pause_s: float | None = None  # from the start of the process or the stop to the first batch
+    lock: threading.RLock = field(default_factory=threading.RLock)  # one act at a time
 
 
 class Runner:
-    """The parts of one pipeline on one site."""
+    """The fragments of one pipeline or composition on one site."""
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
         """Start Spark and load the project."""
         self.site: str = spec["site"]
-        self._folder = Path(spec["folder"])
+        folder = Path(spec["folder"])
         brokers: dict[str, str] = spec["brokers"]
-        self._ground = Ground(self.site, self._folder, brokers)
-        self._project: Project = from_json(Path(spec["project"]).read_text("utf-8"))
+        project = Path(spec["project"]) if spec["project"] else None
+        self._fragments = Fragments(self.site, folder, brokers, project, spec["path"])
+        known = self._fragments.project
         own = {"headwater.site": self.site, "headwater.broker": brokers[self.site]}
         self.spark = start_session(
-            f"headwater {self._project.name} {self.site}",
-            self._folder,
+            f"headwater {spec['path'] if known is None else known.name} {self.site}",
+            folder,
             [Path(one) for one in spec["jars"]],
             int(spec["threads"]),
-            {**self._project.configuration, **own},
+            {**({} if known is None else known.configuration), **own},
             int(spec["heap_mb"]),
             spec["flags"],
             float(spec["rate_rps"]),
         )
-        self._loaded: Loaded = load(spec["path"], self.spark)
+        self._fragments.use(self.spark)
         self._meter = Meter(self.spark)
+        self._folder = folder
+        self._name = f"{self.site}.{folder.name}"
+        self._rehearsed: set[str] = set()  # kinds of queries whose like this session has run
+        self._warmed: dict[tuple[str, str], _Held] = {}  # made before they are started
         self._held: dict[str, _Held] = {}
-        self._lock = threading.RLock()
+        self._lock = threading.RLock()  # while queries are made: names of views are everybody's
         self.ending = threading.Event()
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Do what is asked, and say how it went."""
         acts = {
-            "start": lambda: self._start(part_from(request["part"])),
+            "start": lambda: self._start(request),
             "status": lambda: {"ok": True, "parts": self._status()},
             "stop": lambda: self._stop(str(request["id"])),
+            "halt": lambda: self._halt(request),
+            "warm": lambda: self._warm(request),
+            "forget": lambda: self._forget(str(request["id"])),
             "end": self._end,
         }
         act = acts.get(str(request.get("do")))
@@ -114,55 +122,65 @@ class Runner:
         while not self.ending.wait(LOOK_S):
             if not is_alive(self.spark):
                 return
-            with self._lock:
-                for held in self._held.values():
-                    try:
-                        self._look(held)
-                    except Exception as error:  # noqa: BLE001 - the trouble of one part must not end the others
-                        traceback.print_exc()
-                        held.failure = Failure("outside", f"it cannot be looked after: {error}")
+            for held in list(self._held.values()):
+                if not held.lock.acquire(blocking=False):
+                    continue  # it is being started or stopped
+                try:
+                    self._look(held)
+                except Exception as error:  # noqa: BLE001 - the trouble of one part must not end the others
+                    traceback.print_exc()
+                    held.failure = Failure("outside", f"it cannot be looked after: {error}")
+                finally:
+                    held.lock.release()
 
-    def _start(self, part: Part) -> dict[str, Any]:
-        with self._lock:
-            known = self._held.get(part.id)
-            if known is not None and known.state not in {"stopped", "failed"}:
-                return {"ok": True, "state": known.state}  # asked twice
-            definition = self._project.by_name[part.steps[-1].of]
-            if part.output == "sink":  # its options may name the broker of this site
-                options = dict(self._loaded.by_name[definition.name].options).items()
-                definition = replace(definition, options=tuple((str(key), str(value)) for key, value in options))
-
-            def until(name: str, wanted: Any) -> Any:
-                return self._rows(part, wanted, name)
-
-            query = Query(part, self._ground, definition, lambda wanted: self._rows(part, wanted))
-            held = self._held[part.id] = _Held(query, SetAside(query, until), begun_s=time.monotonic())
+    def _start(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        name, spec = _named(request), str(request.get("spec", ""))
+        known = self._held.get(name)
+        if known is not None:
+            with known.lock:
+                if known.spec == spec and known.state not in {"stopped", "failed"}:
+                    return {"ok": True, "state": known.state}  # asked twice
+                if known.query.running is not None and known.state != "stopped":
+                    self._calm(known)
+        held = self._warmed.pop((name, spec), None) or self._made(request, name, spec)
+        held.begun_s = time.monotonic()
+        with held.lock:
+            self._held[name] = held
             self._begin(held)
-            return {"ok": True, "state": held.state}
+        return {"ok": True, "state": held.state}
+
+    def _warm(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Make ready what a start would have to make while records wait."""
+        name, spec = _named(request), str(request.get("spec", ""))
+        held = self._made(request, name, spec)
+        part = held.query.part
+        kind = "stateful" if part.is_stateful else "plain"
+        with self._lock:
+            held.query.prepare()
+            is_known = any(one.query.lane == "real-time" for one in self._held.values() if one.query.attempts)
+            if part.lane == "real-time" and kind not in self._rehearsed and not (is_known and kind == "plain"):
+                folder = self._folder / "rehearsal"
+                tag = f"{self._name}.{kind}"
+                rehearse(self.spark, self._fragments.brokers[self.site], folder, tag, part.is_stateful)
+            self._rehearsed.add(kind)
+        self._warmed[name, spec] = held
+        return {"ok": True}
+
+    def _made(self, request: Mapping[str, Any], name: str, spec: str) -> _Held:
+        with self._lock:
+            made = self._fragments.make(request)
+        before = self._held.get(name)
+        if before is not None:
+            made.query.attempts = before.query.attempts  # its producers have names of their own
+        return _Held(made.query, SetAside(made.query, made.until), spec, begun_s=time.monotonic())
 
     def _begin(self, held: _Held) -> None:
         try:
-            held.query.start(self.spark, held.aside.wanted())
+            with self._lock:
+                held.query.start(self.spark, held.aside.wanted())
             held.state = "starting"
         except Exception as error:  # noqa: BLE001 - whatever Spark raises; told as the part's failure
             self._failed(held, failure_of(error))
-
-    def _rows(self, part: Part, wanted: Any, until: str | None = None) -> Any:
-        """Return the rows of a part's output, or of another of its operators; each operator's are counted."""
-        frames, of = {}, {}
-        for one in part.inputs:
-            schema = self._project.by_name[one.of].schema_json
-            address = self._ground.brokers[one.broker]
-            frames[one.operator] = channel_rows(self.spark, address, one.topic, schema, wanted)
-            of[one.operator] = one.of
-        for step in part.steps:
-            reads = self._project.by_name[step.of].reads
-            given = {name: union([frames[one] for one in step.reads if of[one] == name]) for name in reads}
-            frames[step.name] = counted(build(self._loaded, step.of, given), step.name)
-            of[step.name] = step.of
-            if step.name == until:
-                break
-        return frames[until or part.steps[-1].name]
 
     def _look(self, held: _Held) -> None:
         query = held.query
@@ -220,17 +238,61 @@ class Runner:
         held.state, held.again_s = "waiting", time.monotonic()
 
     def _stop(self, part_id: str) -> dict[str, Any]:
-        with self._lock:
-            held = self._held.get(part_id)
-            if held is None:
-                return {"ok": False, "error": f"HW4511 no part '{part_id}' runs here"}
+        held = self._held.get(part_id)
+        if held is None:
+            return {"ok": False, "error": f"HW4511 no part '{part_id}' runs here"}
+        with held.lock:
             held.query.stop()
             held.state = "stopped"
-            return {"ok": True, "state": "stopped"}
+        return {"ok": True, "state": "stopped"}
+
+    def _halt(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Stop a query for good, drained if that is asked for; where its sources go on is told then."""
+        name = _named(request)
+        held = self._held.get(name)
+        is_drain = bool(request.get("drain"))
+        if held is None:
+            if not is_drain:
+                return {"ok": True, "positions": {}}
+            held = self._made(request, name, str(request.get("spec", "")))
+        with held.lock:
+            self._calm(held)
+            self._held[name] = held
+            if not is_drain:
+                return {"ok": True, "positions": {}}
+            try:
+                found = held.query.drain(self.spark, held.aside.wanted(), int(request.get("patience_s", DRAIN_S)))
+            finally:
+                self._calm(held)
+        return {"ok": True, "positions": found}
+
+    def _calm(self, held: _Held) -> None:
+        """Stop a query, and return when all that it gave is written: another writer may begin then."""
+        query = held.query
+        query.stop()
+        held.state = "stopped"
+        end_s = time.monotonic() + FLUSH_S
+        while self._meter.read({query.client: query.checkpoint})[query.client].waiting_bytes > 0:
+            if time.monotonic() > end_s:
+                raise BindError(
+                    f"HW4514 what '{query.part.id}' wrote last is not taken by its broker within {FLUSH_S:g} s; it is "
+                    "stopped, and nobody else may write there yet. Try again when the broker answers."
+                )
+            self.ending.wait(FLUSH_LOOK_S)
+        query.remember_end()
+
+    def _forget(self, name: str) -> dict[str, Any]:
+        held = self._held.get(name)
+        if held is not None:
+            with held.lock:
+                held.query.stop()
+                held.state = "stopped"
+                self._held.pop(name, None)
+        return {"ok": True}
 
     def _end(self) -> dict[str, Any]:
-        with self._lock:
-            for held in self._held.values():
+        for held in list(self._held.values()):
+            with held.lock:
                 held.query.stop()
                 held.state = "stopped"
         self.ending.set()
@@ -247,6 +309,8 @@ class Runner:
             "id": query.part.id,
             "state": held.state,
             "lane": query.lane,
+            "spec": held.spec,
+            "query": "" if query.running is None else str(query.running.runId),
             "taken": reading.taken,
             "given": held.counts.get(query.part.steps[-1].name, 0) if output is None else reading.given,
             "lag": reading.lag,
@@ -268,6 +332,10 @@ class Runner:
                 "times": held.failures,
             },
         }
+
+
+def _named(request: Mapping[str, Any]) -> str:
+    return str(request["job"]["name"] if "job" in request else request["part"]["id"])
 
 
 def main(arguments: list[str]) -> int:

@@ -1,0 +1,330 @@
+"""How does Spark run the jobs of one site?
+
+`SparkEngine` is the engine of the control plane on Spark. Jobs of one composition share a runner, a Spark session in
+a process of its own, which outlives the agent and is adopted by the next one. Each job has a folder under `jobs` with
+its checkpoint; that folder is what goes to another site when the job moves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import shutil
+import tarfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from headwater.bind.box import Box
+from headwater.bind.jars import Jars
+from headwater.bind.privilege import hand_over
+from headwater.bind.process import RunnerProcess, RunnerSpec
+from headwater.errors import BindError
+from headwater.plan.cut import safe
+from headwater.plan.jobs import Job, State
+from headwater.ports import Positions, Record, Running
+
+__all__ = ["Ground", "SparkEngine"]
+
+READY_S = 180.0  # a runner that is not ready by then never will be
+ASK_S = 120.0
+STATUS_S = 10.0
+DRAIN_S = 150.0
+THREADS = 1024  # a real-time query holds its threads for good; a number costs nothing, threads come as they are needed
+MOST_PAUSE_S = 15.0  # before a runner that dies again and again is started again
+CALM_S = 60.0  # one that lived this long is started again at once
+STATES: Mapping[str, State] = {
+    "starting": "starting", "running": "running", "searching": "waiting", "waiting": "waiting", "stopped": "stopped",
+    "failed": "failed",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What the engine of a site stands on."""
+
+    site: str
+    folder: Path  # for runners and jobs
+    jars: Jars
+    broker: Callable[[], str]  # the address of the site's broker, as runners reach it
+    code: Callable[[str], Path]  # the folder of an upload, by its hash; fetched when it is not here
+    flags: tuple[str, ...] = ()  # of Java
+    box: Box = field(default_factory=Box)
+    user: str | None = None  # that runners run as, where this process is root
+
+
+@dataclass
+class _Runner:
+    """A runner, and what it was last asked to run."""
+
+    process: RunnerProcess
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    pid: int | None = None  # for which `specs` holds
+    specs: dict[str, str] = field(default_factory=dict)  # by job
+    begun_s: float = 0.0
+    pause_s: float = 0.0
+
+
+class SparkEngine:
+    """The jobs of one site, on Spark."""
+
+    def __init__(self, ground: Ground, say: Callable[[str], None] = lambda _: None) -> None:
+        """Take the ground; runners that still run in its folder are taken over when their jobs are ensured."""
+        self._ground = ground
+        self._say = say
+        self._runners: dict[str, _Runner] = {}
+        self._lock = threading.Lock()
+        self._refused: dict[str, tuple[str, str]] = {}  # by job: the spec that its runner refused, and why
+        self._names: dict[tuple[str, str], str] = {}  # by composition and fragment: the job
+
+    def ensure(self, record: Record) -> None:
+        """Let the job run as its record says."""
+        job, request = record.job, self._request(record)
+        spec = str(request["spec"])
+        if self._refused.get(job.name, ("",))[0] == spec:
+            return  # the same code would be refused again
+        runner = self._runner(job)
+        with runner.lock:
+            if runner.specs.get(job.name) == spec and runner.process.is_alive and runner.process.pid == runner.pid:
+                return
+            self._up(runner)
+        if runner.specs.get(job.name) == spec:
+            return
+        answer = runner.process.ask({"do": "start", **request}, ASK_S)
+        if answer.get("ok"):
+            runner.specs[job.name] = spec
+            self._refused.pop(job.name, None)
+        else:
+            self._refused[job.name] = (spec, str(answer.get("error")))
+
+    def halt(self, record: Record, is_drain: bool) -> Positions:
+        """Stop the job, drained or not."""
+        job = record.job
+        runner = self._runner(job)
+        with runner.lock:
+            self._refused.pop(job.name, None)
+            if not is_drain and not self._is_up(runner):
+                runner.process.kill()  # nothing of it is left that could still write
+                return {}
+            self._up(runner)
+        request = {"do": "halt", "drain": is_drain, **self._request(record)}
+        answer = runner.process.ask(request, DRAIN_S)
+        runner.specs.pop(job.name, None)
+        if not answer.get("ok"):
+            raise BindError(str(answer.get("error")))
+        found: dict[str, str] = answer["positions"]
+        return found
+
+    def states(self) -> Mapping[str, Running]:
+        """Return how the jobs are."""
+        found: dict[str, Running] = {}
+        for composition, runner in list(self._runners.items()):
+            if not self._is_up(runner):
+                continue
+            with contextlib.suppress(BindError, OSError, ValueError):
+                for one in runner.process.ask({"do": "status"}, STATUS_S).get("parts", []):
+                    name = self._names.get((composition, one["id"]))
+                    if name is not None:
+                        found[name] = _running(one)
+        for name, (_, why) in list(self._refused.items()):
+            found[name] = Running("failed", text=why)
+        return found
+
+    def pack(self, name: str) -> bytes:
+        """Return the checkpoint of a stopped job."""
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=1) as archive:
+            folder = self._folder(name)
+            for one in ("checkpoints", "aside"):
+                if (folder / one).exists():
+                    archive.add(folder / one, one)
+        return packed.getvalue()
+
+    def unpack(self, name: str, checkpoint: bytes) -> None:
+        """Take a checkpoint in the place of what there is."""
+        folder = self._folder(name)
+        passing = folder.with_name(f".{folder.name}.new")
+        shutil.rmtree(passing, ignore_errors=True)
+        passing.mkdir(parents=True)
+        with tarfile.open(fileobj=io.BytesIO(checkpoint), mode="r:gz") as archive:
+            archive.extractall(passing, filter="data")
+        hand_over(passing, self._ground.user)
+        shutil.rmtree(folder, ignore_errors=True)
+        os.replace(passing, folder)
+
+    def remove(self, name: str) -> None:
+        """Stop the job and forget its checkpoint."""
+        self._refused.pop(name, None)
+        for (composition, part), known in list(self._names.items()):
+            if known == name:
+                runner = self._runners[composition]
+                if self._is_up(runner):
+                    runner.process.ask({"do": "forget", "id": part}, ASK_S)
+                runner.specs.pop(name, None)
+                del self._names[composition, part]
+                self._end_idle(composition)
+        shutil.rmtree(self._folder(name), ignore_errors=True)
+
+    def warm(self, job: Job) -> None:
+        """Let the runner of the job be up, and have seen its like."""
+        runner = self._runner(job)
+        with runner.lock:
+            self._up(runner)
+        request = self._request(Record(job, 0, False))
+        answer = runner.process.ask({"do": "warm", **request}, ASK_S)
+        if not answer.get("ok"):
+            raise BindError(str(answer.get("error")))
+
+    def usage(self) -> Mapping[str, tuple[int | None, int, float]]:
+        """Return process id, memory in bytes and processor seconds of each runner, by composition."""
+        return {name: (one.process.pid, *one.process.usage()) for name, one in list(self._runners.items())}
+
+    def log(self, name: str) -> Path | None:
+        """Return the file with what the runner of a job printed."""
+        for (composition, _), known in list(self._names.items()):
+            if known == name:
+                return self._runners[composition].process.log
+        return None
+
+    def end(self) -> None:
+        """End all runners, in order; checkpoints stay."""
+        for runner in list(self._runners.values()):
+            with runner.lock:
+                runner.process.end()
+                runner.specs.clear()
+
+    def adopt(self) -> int:
+        """Take over the runners that still run from an earlier agent; return how many."""
+        count = 0
+        for folder in sorted(self._ground.folder.glob("runners/*/composition.json")):
+            composition, code = json.loads(folder.read_text("utf-8"))
+            runner = self._known(composition, code)
+            with runner.lock:
+                count += runner.process.adopt()
+        return count
+
+    def _end_idle(self, composition: str) -> None:
+        """End a runner that has nothing left to run."""
+        if not any(one == composition for one, _ in self._names):
+            runner = self._runners.pop(composition)
+            with runner.lock:
+                runner.process.end()
+            shutil.rmtree(runner.process.spec.folder, ignore_errors=True)
+
+    def _runner(self, job: Job) -> _Runner:
+        """Return the runner of a job's composition; a pipeline whose code is another one gets another runner."""
+        runner = self._known(job.composition, job.code if job.part else "")
+        self._names[job.composition, _part_id(job)] = job.name
+        return runner
+
+    def _known(self, composition: str, code: str) -> _Runner:
+        with self._lock:
+            folder = self._ground.folder / "runners" / safe(composition)
+            runner = self._runners.get(composition)
+            if runner is None or runner.process.spec.path != self._path(code):
+                if runner is not None:
+                    runner.process.end()
+                runner = self._runners[composition] = _Runner(RunnerProcess(self._spec(folder, composition, code)))
+            return runner
+
+    def _path(self, code: str) -> str:
+        return str(self._ground.code(code) / "project") if code else ""
+
+    def _spec(self, folder: Path, composition: str, code: str) -> RunnerSpec:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "composition.json").write_text(json.dumps([composition, code]), "utf-8")
+        ground = self._ground
+        return RunnerSpec(
+            ground.site,
+            folder,
+            self._path(code),
+            ground.code(code) / "project.json" if code else None,
+            ground.jars.spark,
+            {ground.site: ground.broker()},
+            THREADS,
+            0.0,
+            flags=ground.flags,
+            box=ground.box,
+            is_detached=True,
+            user=ground.user,
+        )
+
+    def _is_up(self, runner: _Runner) -> bool:
+        return runner.process.is_alive and runner.process.is_listening
+
+    def _up(self, runner: _Runner) -> None:
+        """Let a runner be up: the one that runs, one that ran before this agent came, or a new one."""
+        if not self._is_up(runner) and not runner.process.is_alive and not runner.process.adopt():
+            lived_s = time.monotonic() - runner.begun_s
+            is_calm = runner.begun_s == 0.0 or lived_s > CALM_S
+            runner.pause_s = 0.0 if is_calm else min(MOST_PAUSE_S, runner.pause_s * 2 + 0.5)
+            if lived_s < runner.pause_s:
+                raise BindError(
+                    f"HW4515 the runner died a moment ago and is started again soon.{runner.process.last_lines()}"
+                )
+            runner.begun_s = time.monotonic()
+            runner.process.start()
+        runner.process.wait_ready(READY_S)
+        if runner.process.pid != runner.pid:
+            runner.pid = runner.process.pid
+            runner.specs = dict(self._specs_in(runner))
+
+    def _specs_in(self, runner: _Runner) -> Iterator[tuple[str, str]]:
+        """Yield what a runner that was taken over runs already."""
+        names = {part: name for (_, part), name in self._names.items()}
+        for one in runner.process.ask({"do": "status"}, ASK_S).get("parts", []):
+            if one["id"] in names and one["state"] != "stopped":
+                yield names[one["id"]], str(one["spec"])
+
+    def _folder(self, name: str) -> Path:
+        return self._ground.folder / "jobs" / safe(name)
+
+    def _request(self, record: Record) -> dict[str, Any]:
+        """Return what a runner is told of a job."""
+        job = record.job
+        brokers = {**record.brokers, self._ground.site: self._ground.broker()}
+        used = {topic.broker: brokers.get(topic.broker, topic.broker) for topic in job.topics}
+        folder = self._folder(job.name)
+        if not folder.exists():
+            folder.mkdir(parents=True)
+            hand_over(folder, self._ground.user)
+        request: dict[str, Any] = {
+            "brokers": brokers,
+            "folder": str(folder),
+            "writer": job.name,
+            "seat": dict(record.seat),
+            "formerly": [[one.broker, one.name] for one in record.formerly],
+            "spec": _digest([job.code, job.entry, job.part, [str(one) for one in job.topics], used]),
+        }
+        if job.part:
+            request["part"] = {**json.loads(job.part), "site": self._ground.site}
+        else:
+            assert job.sink is not None, "a job by itself writes a topic"
+            request["job"] = {
+                "name": job.name,
+                "entry": job.entry,
+                "code": str(self._ground.code(job.code)),
+                "sources": [[one.broker, one.name] for one in job.sources],
+                "sink": [job.sink.broker, job.sink.name],
+            }
+        return request
+
+
+def _part_id(job: Job) -> str:
+    return str(json.loads(job.part)["id"]) if job.part else job.name
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _running(one: Mapping[str, Any]) -> Running:
+    failure = one["failure"]
+    text = "" if failure is None or one["state"] in {"starting", "running"} else str(failure["text"])
+    return Running(STATES[one["state"]], str(one["query"]), text, one)
