@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -54,7 +54,7 @@ class Recorded:
             found = self.answers.get(f"{asked.method} {asked.path}")
             if isinstance(found, list):
                 found = found.pop(0) if len(found) > 1 else found[0]
-        if isinstance(found, Callable):  # type: ignore[arg-type]
+        if callable(found):
             found = found(asked)
         if found is None:
             text = f"there is no '{asked.path}'"
@@ -69,9 +69,12 @@ def recorded(state: Path, answers: dict[str, Answer]) -> Iterator[Recorded]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        wbufsize = -1  # one packet for head and body
 
         def do(self) -> None:
             parts = urlsplit(self.path)
+            status: int
+            said: Any
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             if self.headers.get("Authorization") != f"Bearer {TOKEN}":
                 status, said = 401, {"error": {"code": "HW4905", "text": "a token is needed", "mistakes": []}}

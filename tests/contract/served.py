@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,7 +20,7 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headwater.plan.jobs import Job, Topic
-from headwater.serve.api_agents import router
+from headwater.serve.api_agents import listener, router
 from headwater.serve.desk import Desk
 
 WAIT_S = 20.0  # a loaded machine is no reason to fail
@@ -62,13 +61,11 @@ class Served:
         self.desk = Desk(uploads, self.folder / "spool", self._load, self._keep, **self.options)
         app = FastAPI()
         app.include_router(router(self.desk))
-        listener = socket.socket()
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(("127.0.0.1", self.port))
-        self.port = listener.getsockname()[1]
+        listening = listener("127.0.0.1", self.port)
+        self.port = listening.getsockname()[1]
         config = uvicorn.Config(Guard(app), log_config=None, lifespan="off", timeout_graceful_shutdown=2)
         self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listener]}, daemon=True)
+        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listening]}, daemon=True)
         self._thread.start()
         until(lambda: self._server.started)
 

@@ -25,7 +25,7 @@ from headwater.bind.sources import READER
 from headwater.bind.topics import client_settings, ensure_topics, tail
 from headwater.errors import BindError
 
-__all__ = ["MARKS", "Streams", "as_text", "streams"]
+__all__ = ["MARKS", "Streams", "as_text", "end_java", "streams"]
 
 READY_S = 120.0  # on a machine that does many things at once
 MARKS = [
@@ -47,7 +47,7 @@ def streams(folder: Path) -> Iterator[Streams]:
         pytest.skip(str(error))
     broker = KafkaBroker("hub", folder / "broker", jars)
     broker.start()
-    _end_java()  # that of other tests has no connector on its class path
+    end_java()  # that of other tests has no connector on its class path
     spark = _session(folder, jars)
     try:
         broker.wait_ready(READY_S)
@@ -56,7 +56,7 @@ def streams(folder: Path) -> Iterator[Streams]:
         for query in spark.streams.active:
             query.stop()
         spark.stop()
-        _end_java()
+        end_java()
         broker.kill()
 
 
@@ -65,7 +65,7 @@ def _session(folder: Path, jars: Jars) -> SparkSession:
     return start_session("test", folder / "spark", jars.spark, 8, {}, flags=["-XX:TieredStopAtLevel=1"])
 
 
-def _end_java() -> None:
+def end_java() -> None:
     """End the JVM that a stopped session leaves behind for the next one."""
     gateway: Any = SparkContext._gateway
     if gateway is None:

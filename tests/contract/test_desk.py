@@ -124,7 +124,7 @@ def test_a_poll_that_breaks_off_loses_no_order_and_one_that_came_is_not_given_ag
     agent = present(plane)
     call = Later(lambda: plane.desk.drop("a", "count", 1))
     first = agent.next()
-    assert agent.next() == pytest.approx(first, abs=5) or agent.next()["id"] == first["id"]  # it never said it has it
+    assert agent.next()["id"] == first["id"]  # it never said that it has it
     assert agent.orders(first["id"], 0.0).json() == {"orders": []}
     agent.answer(first["id"])
     call.result()
@@ -344,21 +344,21 @@ def test_a_checkpoint_goes_only_from_its_packer_to_its_taker_and_is_gone_afterwa
     assert (pack["do"], pack["name"], pack["epoch"]) == ("pack", "count", 1)
     place = f"/checkpoints/{pack['checkpoint']}"
     for stranger in (other, taker):
-        assert code(stranger.http.put(place, content=b"bad")) == (503, "HW4911")
-    assert code(taker.http.get(place)) == (503, "HW4911")  # it has not come yet
+        assert code(stranger.http.put(place, content=b"bad")) == (404, "HW4911")
+    assert code(taker.http.get(place)) == (404, "HW4911")  # it has not come yet
     content = bytes(range(256)) * 12_345
     assert packer.http.put(place, content=content).json() == {"size_bytes": len(content)}
     packer.answer(pack["id"])
     run = taker.next()
     assert run["take"] == pack["checkpoint"]
     for stranger in (other, packer):
-        assert code(stranger.http.get(place)) == (503, "HW4911")
+        assert code(stranger.http.get(place)) == (404, "HW4911")
     assert taker.http.get(place).content == content
     assert taker.http.get(place).content == content  # a connection may break
     taker.answer(run["id"])
     call.result()
-    assert code(taker.http.get(place)) == (503, "HW4911")
-    assert code(packer.http.put(place, content=b"late")) == (503, "HW4911")
+    assert code(taker.http.get(place)) == (404, "HW4911")
+    assert code(packer.http.put(place, content=b"late")) == (404, "HW4911")
     assert list((plane.folder / "spool").iterdir()) == []
 
 
@@ -376,7 +376,7 @@ def test_a_checkpoint_that_is_too_large_is_refused_and_leaves_nothing(tmp_path):
 
 
 def test_only_the_agent_of_a_site_is_let_in(plane):
-    for token in ("b", "operator", ""):
+    for token in ("b", "operator", "nobody"):
         for call in ("hello", "report", "orders", "answer"):
             stranger = RawAgent(plane, "a", token=token)
             stranger.session = ONE

@@ -72,7 +72,7 @@ def test_the_token_comes_from_the_environment_a_file_or_the_state_folder(state: 
         assert find().token == "hw_oword"
         assert "hw_oword" not in repr(find())
         monkeypatch.setenv("HEADWATER_TOKEN", "two words")
-        with pytest.raises(BindError, match="HW4923 what HEADWATER_TOKEN holds is no token") as caught:
+        with pytest.raises(BindError, match=r"HW4923 what HEADWATER_TOKEN holds is no token") as caught:
             find()
         assert "two words" not in str(caught.value)
 
@@ -80,7 +80,7 @@ def test_the_token_comes_from_the_environment_a_file_or_the_state_folder(state: 
 def test_the_token_of_the_state_folder_goes_to_no_other_machine(state: Path, tmp_path: Path, monkeypatch) -> None:
     state.mkdir()
     (state / "operator.token").write_text(TOKEN)
-    with pytest.raises(BindError, match="HW4923 there is no token for https://elsewhere.example"):
+    with pytest.raises(BindError, match=r"HW4923 there is no token for https://elsewhere.example"):
         find("https://elsewhere.example")
     monkeypatch.setenv("HEADWATER_CONTROLLER", "https://elsewhere.example")
     with pytest.raises(BindError, match="HW4923"):
@@ -108,7 +108,9 @@ def test_an_address_that_cannot_be_trusted_is_refused_before_anything_is_sent(ur
 def test_a_refused_token_is_named_by_where_it_came_from(state: Path, monkeypatch) -> None:
     with recorded(state, {}) as controller:
         monkeypatch.setenv("HEADWATER_TOKEN", "hw_owrong")
-        with pytest.raises(BindError, match=f"HW4922 .*{controller.url} refuses the token from HEADWATER_TOKEN") as caught:
+        with pytest.raises(
+            BindError, match=f"HW4922 .*{controller.url} refuses the token from HEADWATER_TOKEN"
+        ) as caught:
             asked(find())
         assert "hw_owrong" not in str(caught.value)
 
@@ -124,7 +126,7 @@ def test_a_refused_token_is_named_by_where_it_came_from(state: Path, monkeypatch
     ],
 )
 def test_what_the_controller_refuses_is_raised_as_there(state, status: int, code: str, kind: type) -> None:
-    error = {"code": code, "text": f"{code} it will not do", "mistakes": []}
+    error: dict[str, object] = {"code": code, "text": f"{code} it will not do", "mistakes": []}
     if kind is SpecError:
         error["mistakes"] = [{"code": code, "text": "it will not do", "file": "town.yaml", "line": 3}]
     with recorded(state, {"GET /health": (status, {"error": error})}), pytest.raises(HeadwaterError) as caught:
@@ -136,7 +138,7 @@ def test_what_the_controller_refuses_is_raised_as_there(state, status: int, code
 
 def test_an_answer_that_is_no_controllers_is_told_as_such(state: Path) -> None:
     for answer in [(200, b"<html>hello</html>"), (502, b"bad gateway"), (418, {"tea": True})]:
-        with recorded(state, {"GET /health": answer}), pytest.raises(BindError, match="HW4924 .*is no controller"):
+        with recorded(state, {"GET /health": answer}), pytest.raises(BindError, match=r"HW4924 .*is no controller"):
             asked(find())
 
 
@@ -196,7 +198,7 @@ def test_tls_is_checked_against_the_authority_that_was_named(secure, state: Path
     monkeypatch.setenv("HEADWATER_CA", str(made.ca))
     assert asked(find(url)) == {}
     monkeypatch.setenv("HEADWATER_CA", str(make_ca(tmp_path / "another").certificate))
-    with pytest.raises(BindError, match="HW4921 .*another"):
+    with pytest.raises(BindError, match=r"HW4921 .*another"):
         asked(find(url))
     monkeypatch.setenv("HEADWATER_CA", str(tmp_path / "missing.pem"))
     with pytest.raises(BindError, match=r"HW4921 the authority's certificate .*missing.pem' cannot be read"):
@@ -214,5 +216,5 @@ def test_the_authority_of_the_state_folder_is_taken_by_itself(secure, state: Pat
 def test_plain_words_to_a_controller_with_tls_are_explained(secure) -> None:
     url, _ = secure
     place = Place(url.replace("https", "http"), TOKEN, "a test", None)
-    with pytest.raises(BindError, match="HW4925 .*its address begins with https"):
+    with pytest.raises(BindError, match=r"HW4925 .*its address begins with https"):
         asked(place)

@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from headwater.bind.box import Box
+from headwater.bind.code import Code
 from headwater.bind.jars import Jars
-from headwater.bind.privilege import hand_over
+from headwater.bind.privilege import hand_over, identity
 from headwater.bind.process import RunnerProcess, RunnerSpec
 from headwater.errors import BindError
 from headwater.plan.cut import safe
@@ -35,6 +36,7 @@ __all__ = ["Ground", "SparkEngine"]
 READY_S = 180.0  # a runner that is not ready by then never will be
 ASK_S = 120.0
 STATUS_S = 10.0
+STATES_S = 0.2  # as long an answer about states is good
 DRAIN_S = 150.0
 THREADS = 1024  # a real-time query holds its threads for good; a number costs nothing, threads come as they are needed
 MOST_PAUSE_S = 15.0  # before a runner that dies again and again is started again
@@ -53,7 +55,7 @@ class Ground:
     folder: Path  # for runners and jobs
     jars: Jars
     broker: Callable[[], str]  # the address of the site's broker, as runners reach it
-    code: Callable[[str], Path]  # the folder of an upload, by its hash; fetched when it is not here
+    code: Code
     flags: tuple[str, ...] = ()  # of Java
     box: Box = field(default_factory=Box)
     user: str | None = None  # that runners run as, where this process is root
@@ -64,6 +66,7 @@ class _Runner:
     """A runner, and what it was last asked to run."""
 
     process: RunnerProcess
+    code: str  # of its project; '' : it runs jobs by themselves
     lock: threading.RLock = field(default_factory=threading.RLock)
     pid: int | None = None  # for which `specs` holds
     specs: dict[str, str] = field(default_factory=dict)  # by job
@@ -80,8 +83,10 @@ class SparkEngine:
         self._say = say
         self._runners: dict[str, _Runner] = {}
         self._lock = threading.Lock()
+        self._owner = None if ground.user is None else identity(ground.user).user
         self._refused: dict[str, tuple[str, str]] = {}  # by job: the spec that its runner refused, and why
         self._names: dict[tuple[str, str], str] = {}  # by composition and fragment: the job
+        self._seen: tuple[float, Mapping[str, Running]] = (-STATES_S, {})  # when, and how the jobs were
 
     def ensure(self, record: Record) -> None:
         """Let the job run as its record says."""
@@ -122,7 +127,12 @@ class SparkEngine:
         return found
 
     def states(self) -> Mapping[str, Running]:
-        """Return how the jobs are."""
+        """Return how the jobs are; asked a moment ago or now."""
+        if time.monotonic() - self._seen[0] > STATES_S:
+            self._seen = (time.monotonic(), self._asked())
+        return self._seen[1]
+
+    def _asked(self) -> dict[str, Running]:
         found: dict[str, Running] = {}
         for composition, runner in list(self._runners.items()):
             if not self._is_up(runner):
@@ -154,7 +164,7 @@ class SparkEngine:
         passing.mkdir(parents=True)
         with tarfile.open(fileobj=io.BytesIO(checkpoint), mode="r:gz") as archive:
             archive.extractall(passing, filter="data")
-        hand_over(passing, self._ground.user)
+        self._hand_over(passing)
         shutil.rmtree(folder, ignore_errors=True)
         os.replace(passing, folder)
 
@@ -227,24 +237,23 @@ class SparkEngine:
         with self._lock:
             folder = self._ground.folder / "runners" / safe(composition)
             runner = self._runners.get(composition)
-            if runner is None or runner.process.spec.path != self._path(code):
+            if runner is None or runner.code != code:
                 if runner is not None:
                     runner.process.end()
-                runner = self._runners[composition] = _Runner(RunnerProcess(self._spec(folder, composition, code)))
+                process = RunnerProcess(self._spec(folder, composition, code))
+                runner = self._runners[composition] = _Runner(process, code)
             return runner
-
-    def _path(self, code: str) -> str:
-        return str(self._ground.code(code) / "project") if code else ""
 
     def _spec(self, folder: Path, composition: str, code: str) -> RunnerSpec:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "composition.json").write_text(json.dumps([composition, code]), "utf-8")
         ground = self._ground
+        project, read = ground.code.of_pipeline(code) if code else ("", None)
         return RunnerSpec(
             ground.site,
             folder,
-            self._path(code),
-            ground.code(code) / "project.json" if code else None,
+            str(project),
+            read,
             ground.jars.spark,
             {ground.site: ground.broker()},
             THREADS,
@@ -266,7 +275,7 @@ class SparkEngine:
             runner.pause_s = 0.0 if is_calm else min(MOST_PAUSE_S, runner.pause_s * 2 + 0.5)
             if lived_s < runner.pause_s:
                 raise BindError(
-                    f"HW4515 the runner died a moment ago and is started again soon.{runner.process.last_lines()}"
+                    f"HW4523 the runner died a moment ago and is started again soon.{runner.process.last_lines()}"
                 )
             runner.begun_s = time.monotonic()
             runner.process.start()
@@ -285,6 +294,11 @@ class SparkEngine:
     def _folder(self, name: str) -> Path:
         return self._ground.folder / "jobs" / safe(name)
 
+    def _hand_over(self, folder: Path) -> None:
+        """Let a folder belong to whoever the runners run as."""
+        if self._owner is not None:
+            hand_over(folder, self._owner)
+
     def _request(self, record: Record) -> dict[str, Any]:
         """Return what a runner is told of a job."""
         job = record.job
@@ -293,12 +307,15 @@ class SparkEngine:
         folder = self._folder(job.name)
         if not folder.exists():
             folder.mkdir(parents=True)
-            hand_over(folder, self._ground.user)
+            self._hand_over(folder)
         request: dict[str, Any] = {
             "brokers": brokers,
             "folder": str(folder),
             "writer": job.name,
             "seat": dict(record.seat),
+            # One that is not the first of its name, and has no checkpoint, was given up elsewhere: what it wrote
+            # there tells how far it came.
+            "begun_ms": 0 if record.epoch > 1 else int(time.time() * 1000),
             "formerly": [[one.broker, one.name] for one in record.formerly],
             "spec": _digest([job.code, job.entry, job.part, [str(one) for one in job.topics], used]),
         }
@@ -309,7 +326,7 @@ class SparkEngine:
             request["job"] = {
                 "name": job.name,
                 "entry": job.entry,
-                "code": str(self._ground.code(job.code)),
+                "code": str(self._ground.code.of_job(job.code, job.entry)),
                 "sources": [[one.broker, one.name] for one in job.sources],
                 "sink": [job.sink.broker, job.sink.name],
             }

@@ -62,16 +62,16 @@ class _Keyring:
         with self._lock:
             self._file, self._seen, self._entries = file, None, {}
 
-    def entries(self) -> Mapping[str, Credentials]:
+    def entries(self) -> tuple[Path, Mapping[str, Credentials]]:
         with self._lock:
             if self._file is None:
-                return {}
+                return Path(), {}
             try:
                 with self._file.open("rb") as opened:
                     status = os.fstat(opened.fileno())
                     seen = (status.st_mtime_ns, status.st_size, status.st_ino)
                     if seen == self._seen:
-                        return self._entries
+                        return self._file, self._entries
                     if status.st_mode & 0o077:
                         raise _unusable(self._file, "others than its owner can use it", "chmod 600 it")
                     self._entries, self._seen = _parsed(self._file, opened.read()), seen
@@ -81,7 +81,7 @@ class _Keyring:
                 raise _unusable(
                     self._file, error.strerror or str(error), "let the user that runs this read it"
                 ) from None
-            return self._entries
+            return self._file, self._entries
 
 
 _KEYRING = _Keyring()
@@ -98,8 +98,19 @@ def find(address: str) -> Credentials | None:
     Raises:
         BindError: HW4209.
     """
-    entries = _KEYRING.entries()
-    return next((entries[one.strip()] for one in address.split(",") if one.strip() in entries), None)
+    file, entries = _KEYRING.entries()
+    found = next((entries[one.strip()] for one in address.split(",") if one.strip() in entries), None)
+    if found is not None:
+        # Kafka's clients would say of a wrong one only that nobody answers.
+        why = ""
+        try:
+            if b"-----BEGIN CERTIFICATE-----" not in Path(found.ca).read_bytes():
+                why = "it holds no certificate in PEM form"
+        except OSError as error:
+            why = error.strerror or str(error)
+        if why:
+            raise _unusable(file, f"it names '{found.ca}' for {address}: {why}", "name the certificate of an authority")
+    return found
 
 
 def rdkafka_settings(credentials: Credentials | None) -> dict[str, str]:
@@ -196,11 +207,13 @@ def write_private(file: Path, content: bytes, uid: int | None = None) -> None:
 def _parsed(file: Path, content: bytes) -> dict[str, Credentials]:
     """Return what a keyring holds; a message must not quote it."""
     try:
-        found = json.loads(content)
-        return {
+        found = {
             address: Credentials(str(one["user"]), str(one["password"]), str(one["ca"]))
-            for address, one in found.items()
+            for address, one in json.loads(content).items()
         }
+        if not all(one.user and one.password for one in found.values()):
+            raise ValueError
+        return found
     except (ValueError, KeyError, TypeError, AttributeError):
         raise _unusable(
             file, 'it is not JSON of the form {"HOST:PORT": {"user": .., "password": .., "ca": ..}}', "write it again"

@@ -175,7 +175,7 @@ class Query:
         """Take what its sources hold now, write and commit it, and return where each goes on; it does not run then.
 
         Raises:
-            BindError: HW4513, it is not done in time; HW4516, it fails.
+            BindError: HW4521, it is not done in time; HW4524, it fails.
         """
         try:
             self.start(spark, wanted, is_drain=True)
@@ -183,11 +183,11 @@ class Query:
             is_done = self.running.awaitTermination(timeout_s)
         except PySparkException as error:
             why = failure_of(error).text
-            raise BindError(f"HW4516 '{self.part.id}' cannot take what its topics still hold: {why}") from error
+            raise BindError(f"HW4524 '{self.part.id}' cannot take what its topics still hold: {why}") from error
         if not is_done:
             self.stop()
             raise BindError(
-                f"HW4513 fragment '{self.part.id}' has not taken all that its topics hold within {timeout_s:g} s; "
+                f"HW4521 fragment '{self.part.id}' has not taken all that its topics hold within {timeout_s:g} s; "
                 "let it catch up, or take load off it, and try again."
             )
         return positions(self.checkpoint)

@@ -8,7 +8,7 @@ it before (a `seat`), from where this query left it once, or the first record. T
 batches, so the query is drained first. Each such change begins a new generation: what was written before it was
 made of other sources, and tells nothing about these.
 
-    HW4512   the sources are others, and the query was not drained before
+    HW4520   the sources are others, and the query was not drained before
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def take_seats(
         begun_ms: What to keep as the beginning of a query that has none.
 
     Raises:
-        BindError: HW4512.
+        BindError: HW4520.
     """
     _finish(checkpoint)
     note = _note(checkpoint)
@@ -122,7 +122,7 @@ def take_seats(
         elif before or is_new_seat:  # else: a checkpoint from before there were notes
             if batch is None or batch != _newest(checkpoint / "offsets"):
                 raise BindError(
-                    "HW4512 it is to read other topics, but what it had in hand is not finished: halt it with its "
+                    "HW4520 it is to read other topics, but what it had in hand is not finished: halt it with its "
                     "topics drained first, then start it again."
                 )
             places = [known.get(key) or first(key) or "-" for key in keys]

@@ -16,7 +16,7 @@ import json
 import sqlite3
 import threading
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -24,7 +24,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from headwater.errors import BindError
-from headwater.plan.jobs import Held, Job, Topic, held_from, held_object
+from headwater.plan.jobs import Job, Topic
 
 __all__ = ["Alias", "Change", "Deployed", "Entry", "Kind", "Store", "Token"]
 
@@ -121,7 +121,7 @@ class Store:
         """
         self._file = file
         self._lock = threading.RLock()
-        self._kept_held: dict[str, tuple[Held, ...]] = {}
+        self._kept_held: dict[str, bytes] = {}
         try:
             file.touch(mode=0o600)
             self._base = sqlite3.connect(file, check_same_thread=False, isolation_level=None, timeout=10.0)
@@ -258,16 +258,15 @@ class Store:
             rows = base.execute("SELECT * FROM tokens ORDER BY created_s, id").fetchall()
         return tuple(Token(*row) for row in rows)
 
-    def keep_held(self, site: str, held: Iterable[Held]) -> None:
-        """Remember what a site said last; the same again costs nothing."""
-        found = tuple(held)
+    def keep_held(self, site: str, held: Sequence[Mapping[str, Any]]) -> None:
+        """Remember what a site holds, as `plan.jobs.held_object` has it; the same again costs nothing."""
+        body = _packed(list(held))
         with self._lock:
-            if self._kept_held.get(site) == found:
+            if self._kept_held.get(site) == body:
                 return
-            body = _packed([held_object(one) for one in found])
             with self._writing() as base:
                 base.execute("INSERT OR REPLACE INTO held VALUES (?,?)", (site, body))
-            self._kept_held[site] = found
+            self._kept_held[site] = body
 
     def forget_held(self, site: str) -> None:
         """Forget what a site said: it is no more."""
@@ -276,11 +275,10 @@ class Store:
                 base.execute("DELETE FROM held WHERE site = ?", (site,))
             self._kept_held.pop(site, None)
 
-    def held(self) -> Mapping[str, tuple[Held, ...]]:
-        """Return what each site said last that it holds."""
+    def held(self) -> dict[str, list[dict[str, Any]]]:
+        """Return what each site held last, as `keep_held` was told."""
         with self._reading() as base:
-            rows = base.execute("SELECT site, body FROM held ORDER BY site").fetchall()
-        return {site: tuple(held_from(one) for one in _unpacked(body)) for site, body in rows}
+            return {site: _unpacked(body) for site, body in base.execute("SELECT site, body FROM held ORDER BY site")}
 
     def _prepare(self) -> None:
         tables = self._base.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]

@@ -5,8 +5,8 @@ records will see. Decides no order (`plan.steps`) and acts on nothing.
 
 | bucket | what happens to the job |
 |---|---|
-| start | it runs nowhere yet |
-| stop | it is not wanted any more |
+| start | it runs nowhere yet, or is stopped |
+| stop | it is not wanted any more, or not to run |
 | move | another site runs it; checkpoint and state go along |
 | rewire | it stays where it is and reads or writes other topics |
 | update | it stays where it is and runs other code |
@@ -15,7 +15,7 @@ records will see. Decides no order (`plan.steps`) and acts on nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -24,6 +24,7 @@ from headwater.plan.jobs import Held, Job, Observed, Topic
 __all__ = ["BUCKETS", "Bucket", "Change", "Changes", "Pauses", "diff"]
 
 Bucket = Literal["start", "stop", "move", "rewire", "update", "keep"]
+_Side = Callable[[Job], tuple[Topic, ...]]  # what a job reads, or what it writes
 BUCKETS: tuple[Bucket, ...] = ("start", "stop", "move", "rewire", "update", "keep")
 
 
@@ -43,15 +44,38 @@ class Change:
 
     bucket: Bucket
     job: str
-    site: str  # where it will be; of one that is stopped: where it was
+    site: str  # where it will be; of one that goes: where it was
     because: str
     pause_s: float = 0.0  # that its records are expected to see
     before: Held | None = None  # who has it now
     after: Job | None = None  # what is wanted
-    leaves: tuple[Topic, ...] = ()  # topics that it reads now and then no more
-    enters: tuple[Topic, ...] = ()  # topics that it then reads for the first time
-    must_drain: bool = False  # whether what is in the topics that it leaves must be taken first
+    must_drain: bool = False  # whether what is in its topics must be taken before it changes
+    is_lost: bool = False  # whether what its site holds is given up, and it begins anew
     stale: tuple[Held, ...] = ()  # what other sites still hold of it from an earlier epoch
+
+    @property
+    def leaves(self) -> tuple[Topic, ...]:
+        """Return the topics that it reads now and then no more."""
+        if self.before is None or self.is_lost:
+            return ()
+        stays = () if self.after is None else self.after.sources
+        return tuple(one for one in self.before.job.sources if one not in stays)
+
+    @property
+    def enters(self) -> tuple[Topic, ...]:
+        """Return the topics that it then reads for the first time."""
+        if self.after is None:
+            return ()
+        known = () if self.before is None or self.is_lost else self.before.job.sources
+        return tuple(one for one in self.after.sources if one not in known)
+
+    @property
+    def left_sink(self) -> Topic | None:
+        """Return the topic that it writes now and then no more."""
+        if self.before is None or self.is_lost:
+            return None
+        sink = self.before.job.sink
+        return None if self.after is not None and self.after.sink == sink else sink
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,67 +111,34 @@ def diff(
     owners = observed.owners()
     lost = {name for name in forced if name in owners and owners[name].site not in observed.reached}
     closed = _closed(wanted, owners)
-    needed = _needed(wanted, owners)
+    awaited = _awaited(wanted, owners)
     found = []
     for name in sorted({*wanted, *owners}):
-        owner = owners.get(name)
-        job = wanted.get(name)
+        owner, job = owners.get(name), wanted.get(name)
         stale = tuple(one for one in observed.held if one.job.name == name and one is not owner)
         if owner is None:
             assert job is not None
-            if job.is_run:
-                found.append(_fresh(job, "it runs nowhere yet"))
+            found.append(Change("start", name, job.site, "it runs nowhere yet", after=job))
         elif job is None:
-            drains = owner.is_run and name in needed and any(one in closed for one in owner.job.sources)
+            drains = name in awaited and any(one in closed for one in owner.job.sources)
             because = "it is not wanted any more" + ("; what its topic still holds goes on first" if drains else "")
-            found.append(
-                Change(
-                    "stop", name, owner.site, because, before=owner, leaves=owner.job.sources, must_drain=drains,
-                    stale=stale,
-                )
-            )  # fmt: skip
+            found.append(Change("stop", name, owner.site, because, 0.0, owner, must_drain=drains, stale=stale))
         elif name in lost:
             because = f"site '{owner.site}' does not answer, and its copy is given up"
-            found.append(_fresh(job, because, before=owner, stale=stale))
-        elif not job.is_run:
-            found.append(_stopped(job, owner, stale))
+            found.append(Change("start", name, job.site, because, 0.0, owner, job, is_lost=True, stale=stale))
         else:
-            found.append(_changed(job, owner, stale, pauses, _taken_over(owner, job, wanted, owners)))
+            found.append(_changed(job, owner, stale, pauses))
     return Changes(tuple(found))
 
 
-def _fresh(job: Job, because: str, before: Held | None = None, stale: tuple[Held, ...] = ()) -> Change:
-    return Change("start", job.name, job.site, because, before=before, after=job, enters=job.sources, stale=stale)
-
-
-def _stopped(job: Job, owner: Held, stale: tuple[Held, ...]) -> Change:
-    if owner.is_run:
-        because = "it is to stop, and keeps its place and checkpoint"
-        return Change("stop", job.name, owner.site, because, before=owner, after=job, stale=stale)
-    return Change("keep", job.name, owner.site, "it is stopped, as it should be", 0.0, owner, job, stale=stale)
-
-
-def _taken_over(owner: Held, job: Job, wanted: Mapping[str, Job], owners: Mapping[str, Held]) -> frozenset[Topic]:
-    """Return the sources of a stopped job that another one has meanwhile gone on with, and now gives back."""
-    if owner.is_run:
-        return frozenset()
-    found = set()
-    for name, other in owners.items():
-        if name != job.name and other.job.composition == owner.job.composition:
-            kept = wanted[name].sources if name in wanted else ()
-            found |= {one for one in other.job.sources if not one.is_channel and one not in kept}
-    return frozenset(found)
-
-
-def _changed(job: Job, owner: Held, stale: tuple[Held, ...], pauses: Pauses, taken_over: Collection[Topic]) -> Change:
-    leaves = tuple(one for one in owner.job.sources if one not in job.sources)
-    enters = tuple(one for one in job.sources if one not in owner.job.sources or one in taken_over)
+def _changed(job: Job, owner: Held, stale: tuple[Held, ...], pauses: Pauses) -> Change:
     bucket, because = _bucket(job, owner)
+    must_drain = owner.job.sources != job.sources  # only between two batches can it come to read others
     pause_s = 0.0
-    if bucket != "keep":
+    if job.is_run and bucket != "keep":
         pause_s = pauses.restart_s + (0.0 if job.is_stateful is False else pauses.state_s)
-        pause_s += (pauses.copy_s if bucket == "move" else 0.0) + (pauses.drain_s if leaves else 0.0)
-    return Change(bucket, job.name, job.site, because, pause_s, owner, job, leaves, enters, bool(leaves), stale)
+        pause_s += (pauses.copy_s if bucket == "move" else 0.0) + (pauses.drain_s if must_drain else 0.0)
+    return Change(bucket, job.name, job.site, because, pause_s, owner, job, must_drain, stale=stale)
 
 
 def _bucket(job: Job, owner: Held) -> tuple[Bucket, str]:
@@ -167,9 +158,11 @@ def _bucket(job: Job, owner: Held) -> tuple[Bucket, str]:
         return "rewire", " and ".join(news)
     if has_new_code or not before.is_same(job):
         return "update", "runs other code" if has_new_code else "is described otherwise"
-    if not owner.is_run:
+    if owner.is_run and not job.is_run:
+        return "stop", "it is to stop, and keeps its place and checkpoint"
+    if job.is_run and not owner.is_run:
         return "start", "it is stopped and goes on from its checkpoint"
-    return "keep", "it is as it should be"
+    return "keep", "it is as it should be" if job.is_run else "it is stopped, as it should be"
 
 
 def _named(topics: Iterable[Topic | None]) -> str:
@@ -182,17 +175,32 @@ def _closed(wanted: Mapping[str, Job], owners: Mapping[str, Held]) -> frozenset[
     return frozenset(written - {one.sink for one in wanted.values() if one.sink is not None})
 
 
-def _needed(wanted: Mapping[str, Job], owners: Mapping[str, Held]) -> frozenset[str]:
-    """Return the jobs that go, but whose last records still flow, directly or not, into one that stays."""
+def _awaited(wanted: Mapping[str, Job], owners: Mapping[str, Held]) -> frozenset[str]:
+    """Return the jobs that go, but have records in hand that others count on.
+
+    These are records that jobs have written that stay and now write elsewhere, or that flow, directly or not, to
+    where a job that stays reads, or writes from now on.
+    """
+    going = {name: one.job for name, one in owners.items() if name not in wanted}
+    staying = {name: one.job for name, one in owners.items() if name in wanted}
+    left = {topic for name, one in staying.items() if one.sink != wanted[name].sink for topic in _sinks(one)}
+    live = {topic for one in wanted.values() for topic in _sinks(one)}
+    live |= {topic for one in staying.values() for topic in one.sources}
+    return frozenset(_along(going, left, _sources, _sinks) | _along(going, live, _sinks, _sources))
+
+
+def _along(jobs: Mapping[str, Job], topics: set[Topic], near: _Side, far: _Side) -> set[str]:
+    """Return the jobs on all ways from some topics, each way entering a job at one side and going on at the other."""
     found: set[str] = set()
-    read = {name: set(one.job.sources) for name, one in owners.items()}
-    waiting = [name for name in owners if name in wanted]
-    seen = set(waiting)
-    while waiting:
-        reader = waiting.pop()
-        for name, one in owners.items():
-            if name not in seen and one.job.sink is not None and one.job.sink in read[reader]:
-                seen.add(name)
-                found.add(name)
-                waiting.append(name)
-    return frozenset(found)
+    while more := {name for name, one in jobs.items() if name not in found and not topics.isdisjoint(near(one))}:
+        found |= more
+        topics = {topic for name in more for topic in far(jobs[name])}
+    return found
+
+
+def _sources(job: Job) -> tuple[Topic, ...]:
+    return job.sources
+
+
+def _sinks(job: Job) -> tuple[Topic, ...]:
+    return () if job.sink is None else (job.sink,)

@@ -52,6 +52,11 @@ class Topic:
         """Return whether it is ours alone: made, emptied and removed without asking."""
         return self.name.startswith(CHANNEL)
 
+    @property
+    def key(self) -> str:
+        """Return what positions call it: 'BROKER/NAME'."""
+        return f"{self.broker}/{self.name}"
+
     def __str__(self) -> str:
         """Return 'name at broker'."""
         return f"{self.name} at {self.broker}"
@@ -99,7 +104,7 @@ class Held:
     is_run: bool  # whether the site keeps it running
     state: State
     is_drained: bool = False  # stopped, and all that its topics held when it stopped is taken and written
-    positions: tuple[tuple[str, str], ...] = ()  # of a drained one: where each of its sources goes on
+    positions: tuple[tuple[str, str], ...] = ()  # of a drained one: where each source goes on, also of those it left
     text: str = field(default="", compare=False)  # what went wrong
 
 

@@ -25,7 +25,7 @@ from headwater.serve.told import rows
 __all__ = ["create_token", "list_tokens", "make_certificates", "revoke_token"]
 
 DONE = 0
-CONTROLLER = "controller"  # the name of the certificate
+CONTROLLER = "controller"  # the name of its certificate
 
 
 def create_token(site: str, out: str | None, client: Client, output: Output) -> int:
@@ -65,11 +65,11 @@ def revoke_token(number: str, client: Client, output: Output) -> int:
     return DONE
 
 
-def make_certificates(folder: Path, hosts: Sequence[str], output: Output) -> int:
-    """Make an authority, and a certificate for the controller if hosts are named."""
+def make_certificates(folder: Path, name: str, hosts: Sequence[str], output: Output) -> int:
+    """Make an authority, and a certificate if hosts are named."""
     from headwater.bind.certificates import issue, make_ca  # noqa: PLC0415 - cryptography is not needed elsewhere
 
-    made = issue(folder, CONTROLLER, hosts) if hosts else make_ca(folder)
+    made = issue(folder, name, hosts) if hosts else make_ca(folder)
     ca = make_ca(folder)
     value = {"ca": str(ca.certificate), "ca_key": str(ca.key), "ca_ends_at": ca.ends_at.isoformat()}
     lines = [f"authority    {ca.certificate}  (good until {ca.ends_at:%Y-%m-%d}; its key stays here: {ca.key.name})"]
@@ -78,7 +78,10 @@ def make_certificates(folder: Path, hosts: Sequence[str], output: Output) -> int
         value |= {"hosts": ", ".join(hosts)}
         lines.append(f"certificate  {made.certificate}  (for {', '.join(hosts)}, until {made.ends_at:%Y-%m-%d})")
         lines.append(f"key          {made.key}")
-        lines.append(f"serve with   headwater serve --cert {made.certificate} --key {made.key} --ca {ca.certificate}")
+        command = "serve" if name == CONTROLLER else f"agent --site {name}"
+        lines.append(
+            f"use it       headwater {command} --cert {made.certificate} --key {made.key} --ca {ca.certificate}"
+        )
     lines.append(f"elsewhere    HEADWATER_CA={ca.certificate.name}, after a copy of {ca.certificate} came there")
     output.answer(value, "\n".join(lines))
     return DONE

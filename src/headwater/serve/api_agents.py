@@ -5,11 +5,13 @@ agent's. All else is the desk's business. Nothing here blocks: whatever touches 
 
     HW1820   a request that is not in the form of `docs/control.md`
     HW4905   the token is not this site's agent's
+    HW4920   an address that cannot be served at
 """
 
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Annotated, Any, BinaryIO
 
@@ -25,9 +27,10 @@ from headwater.plan.jobs import JOB_NAME, Held, State, held_from
 from headwater.serve.desk import Desk
 from headwater.serve.sessions import Hello, Refused
 
-__all__ = ["router"]
+__all__ = ["listener", "router"]
 
 CHUNK_BYTES = 1024 * 1024
+STATUS = {"HW4911": 404, "HW4912": 413}  # else 503
 MOST_JOBS = 10_000  # of a site
 MOST_TEXT = 100_000
 
@@ -136,7 +139,8 @@ class _AgentRoute(APIRoute):
             except Refused as error:
                 return _error(error.status, str(error))
             except BindError as error:
-                return _error(503, str(error))
+                code = str(error).partition(" ")[0]
+                return _error(STATUS.get(code, 503), str(error))
 
         return guarded
 
@@ -210,6 +214,25 @@ def router(desk: Desk) -> APIRouter:
         file = desk.spool(site).take(site, checkpoint)
         return StreamingResponse(_chunks(desk, file), media_type="application/octet-stream")
 
+    return found
+
+
+def listener(host: str, port: int) -> socket.socket:
+    """Return a socket to serve on; port 0: one that is free.
+
+    One that is made without naming its protocol is taken for something else than TCP by asyncio, which then lets
+    the system hold back the second half of each answer for 40 ms.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind((host, port))
+    except OSError as error:
+        found.close()
+        raise BindError(
+            f"HW4920 nothing can be served at {host}, port {port}: {error.strerror or error}. Choose another one."
+        ) from error
     return found
 
 

@@ -248,7 +248,8 @@ def _told(output: Output, watch: _Watch, took_s: float) -> int:
     """Say how it ended."""
     jobs = sorted(watch.own_jobs, key=lambda one: (one.composition, one.name))
     is_done = watch.is_done
-    failures = () if is_done else watch.failures
+    failed = {one.name for one in watch.failed}
+    failures = () if is_done else tuple(one for one in watch.failures if one.act or one.job not in failed)
     value = {
         "plan": watch.plan.object,
         "is_done": is_done,

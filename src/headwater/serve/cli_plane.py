@@ -98,7 +98,11 @@ def agent(
     ca: Annotated[
         str | None, typer.Option("--ca", metavar="FILE", help="Who signed the controller's certificate.")
     ] = None,
-    listen: Annotated[str, typer.Option(metavar="HOST", help="Address that the broker listens on.")] = "127.0.0.1",
+    listen: Annotated[
+        str, typer.Option(metavar="HOST", help="Address that the broker listens on; not loopback: with --cert.")
+    ] = "127.0.0.1",
+    cert: Annotated[str | None, typer.Option(metavar="FILE", help="Certificate of the broker (PEM).")] = None,
+    key: Annotated[str | None, typer.Option(metavar="FILE", help="Its key.")] = None,
     advertise: Annotated[
         str | None, typer.Option(metavar="HOST", help="Address that other sites reach the broker by.")
     ] = None,
@@ -131,7 +135,19 @@ def agent(
 
     folder = state_folder(None) / "agents" / site if state is None else state_folder(state)
     given = Agent(
-        site, controller, folder, _path(token_file), _path(ca), listen, advertise, address, broker, run_as, json
+        site,
+        controller,
+        folder,
+        _path(token_file),
+        _path(ca),
+        listen,
+        advertise,
+        address,
+        broker,
+        run_as,
+        _path(cert),
+        _path(key),
+        json,
     )
     raise typer.Exit(run_agent(given))
 
@@ -249,11 +265,14 @@ def ca(
     ] = None,
     host: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Name or address of the controller, for its certificate; may be repeated."),
+        typer.Option(metavar="HOST", help="Name or address that a certificate is made for; may be repeated."),
     ] = None,
+    name: Annotated[
+        str, typer.Option(metavar="NAME", help="Whose certificate: the controller's, or a site's for its broker.")
+    ] = "controller",
     json: Json = False,
 ) -> None:
-    """Make an authority of your own, and a certificate for the controller.
+    """Make an authority of your own, and certificates that it signs.
 
     Asks nobody. What is there and good is kept. ca.pem goes to every machine
     that talks to the controller; ca.key stays here.
@@ -261,12 +280,14 @@ def ca(
     [bold]Example[/bold]
 
     headwater ca --folder tls --host control.example --host 10.0.0.5
+
+    headwater ca --folder tls --name edge-1 --host 10.0.0.7
     """
     from headwater.serve.access import make_certificates
     from headwater.serve.client import state_folder
     from headwater.serve.output import Output
 
-    raise typer.Exit(make_certificates(state_folder(folder), host or [], Output(json)))
+    raise typer.Exit(make_certificates(state_folder(folder), name, host or [], Output(json)))
 
 
 def add_commands(app: typer.Typer) -> None:

@@ -169,7 +169,7 @@ class Client:
             )
         if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
             return BindError(f"HW4920 nobody answers at {url}: {why[:MOST_SHOWN]}. {IS_UP}")
-        is_plain = isinstance(error, httpx.RemoteProtocolError) and url.startswith("http:")
+        is_plain = isinstance(error, httpx.RemoteProtocolError | httpx.ReadError) and url.startswith("http:")
         hint = " If it speaks TLS, its address begins with https." if is_plain else ""
         known = "" if method == "GET" else " Whether it was done is not known: look with 'headwater status'."
         return BindError(

@@ -38,6 +38,8 @@ class Agent:
     address: str | None  # another name by which 'spe_address' may call this site
     broker: str | None  # host:port of a broker of the user's, in place of one of our own
     run_as: str | None  # user that runners run as, where the agent is root
+    cert: Path | None = None  # of the broker, where it listens beyond loopback
+    key: Path | None = None
     as_json: bool = False
 
 

@@ -131,6 +131,8 @@ def progress_view(
 def failures_view(failures: Sequence[Failure], jobs: Sequence[JobSeen] = ()) -> RenderableType:
     """Return what failed and what to do about it."""
     parts: list[RenderableType] = []
+    told = {job.name for job in jobs}
+    failures = [one for one in failures if one.act or one.job not in told]  # a job that fails is told as such
     for one in failures[:MOST_FAILURES]:
         what = f"job '{one.job}'" if one.job else "a step"
         act = f" ({one.act})" if one.act else ""

@@ -25,7 +25,7 @@ from headwater.errors import BindError, HeadwaterError
 from headwater.plan.cut import safe
 from headwater.plan.deploy import Part, part_object
 
-__all__ = ["Fleet", "Plan", "SiteState"]
+__all__ = ["Fleet", "Plan", "SiteState", "shared"]
 
 LOOK_S = 1.0  # between two looks at a site
 READY_S = 180.0  # a broker or a runner that is not ready by then never will be
@@ -114,7 +114,7 @@ class Fleet:
                     site,
                     folder,
                     jars,
-                    flags=_shared(archives.get("kafka")),
+                    flags=shared(archives.get("kafka")),
                     bootstrap=archives.get("bootstrap"),
                     box=plan.boxes.get(site),
                 )
@@ -177,7 +177,7 @@ class Fleet:
             self._between,
             threads,
             sum(part.in_rps for part in mine),
-            flags=_shared(self._archives.get("spark")),
+            flags=shared(self._archives.get("spark")),
             box=self.plan.boxes.get(site, Box()),
         )
 
@@ -313,6 +313,6 @@ class Fleet:
         return failures
 
 
-def _shared(archive: Path | None) -> list[str]:
+def shared(archive: Path | None) -> list[str]:
     """Return the flags that make Java use an archive of classes, and be quiet if it does not fit."""
     return [] if archive is None else [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:disable"]

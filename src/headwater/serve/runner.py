@@ -275,7 +275,7 @@ class Runner:
         while self._meter.read({query.client: query.checkpoint})[query.client].waiting_bytes > 0:
             if time.monotonic() > end_s:
                 raise BindError(
-                    f"HW4514 what '{query.part.id}' wrote last is not taken by its broker within {FLUSH_S:g} s; it is "
+                    f"HW4622 what '{query.part.id}' wrote last is not taken by its broker within {FLUSH_S:g} s; it is "
                     "stopped, and nobody else may write there yet. Try again when the broker answers."
                 )
             self.ending.wait(FLUSH_LOOK_S)
