@@ -15,7 +15,7 @@ from headwater.plan.jobs import Job, Observed, State, Topic
 
 __all__ = ["Broker", "Engine", "Positions", "Record", "Running", "Shelf", "Sites"]
 
-Positions = Mapping[str, str]  # by source: where it goes on, in the engine's own words
+Positions = Mapping[str, str]  # by source (`Topic.key`): where it goes on, in the engine's own words
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Record:
     is_drained: bool = False
     is_going: bool = False  # it is being removed
     positions: Mapping[str, str] = field(default_factory=dict)  # drained: where its sources go on
-    seat: Mapping[str, str] = field(default_factory=dict)  # where it takes over sources of other jobs, once
+    seat: Mapping[str, str] = field(default_factory=dict)  # where it begins in sources that it took over, once each
     formerly: tuple[Topic, ...] = ()  # what it wrote before; rows since its last commit may lie there
     brokers: Mapping[str, str] = field(default_factory=dict)  # addresses, by the names that its topics give them
 
@@ -57,15 +57,19 @@ class Engine(Protocol):
         """Let the job run as its record says, from its checkpoint; the same one that runs already is left alone.
 
         With another wiring or code, it is stopped and started again: rows that `formerly` holds are not written
-        again. Sources that are new begin at `seat`, or else at the first record. Sources that are left must have
-        been drained. Returns when it is started; `states` says whether it runs.
+        again. With other sources, it must have been drained. A source whose place in `seat` was not taken yet
+        begins there; a place is taken once, also over restarts, until the source is left. Any other source that
+        is new begins where the job once left it, or at the first record; of channels, which may have been
+        emptied meanwhile, always at the first. Returns when it is started; `states` says whether it runs.
         """
 
     def halt(self, record: Record, is_drain: bool) -> Positions:
         """Stop the job, and return when none of its rows is on the way any more.
 
+        Which rows its sink holds since its last commit is known from then on, even if the sink is emptied.
+
         Args:
-            record: The job; one that does not run is only drained.
+            record: The job; one that does not run is only drained, wired as the record says.
             is_drain: First take all that its topics hold now, write it and commit.
 
         Returns:
@@ -84,8 +88,8 @@ class Engine(Protocol):
     def remove(self, name: str) -> None:
         """Stop the job and forget its checkpoint."""
 
-    def warm(self, job: Job) -> None:
-        """Be ready to start this job at once."""
+    def warm(self, job: Job, brokers: Mapping[str, str]) -> None:
+        """Be ready to start this job at once; `brokers` has the addresses that it needs, by name."""
 
 
 class Broker(Protocol):
@@ -120,6 +124,9 @@ class Shelf(Protocol):
 class Sites(Protocol):
     """All sites, as the coordinator sees and drives them.
 
+    An order whose answer does not come may have been carried out or not. Until the site has spoken again, a job
+    that it was told to hold counts as held: else another site could be told the same.
+
     Raises from every verb but `observe`: BindError, when the site does not answer or refuses.
     """
 
@@ -133,7 +140,15 @@ class Sites(Protocol):
         """Stop a job of this epoch, and return where its sources go on if it was drained."""
 
     def run(self, site: str, job: Job, epoch: int, seat: Positions, take_from: tuple[str, int] | None) -> None:
-        """Let a site run a job; `take_from` names the site and the epoch of the checkpoint to take there."""
+        """Let a site run a job, or only hold it where the job says so.
+
+        Args:
+            site: Where.
+            job: As it is wanted.
+            epoch: Of the job from then on.
+            seat: Where it begins in sources that it takes over.
+            take_from: The site that has its checkpoint, and the epoch there.
+        """
 
     def drop(self, site: str, name: str, epoch: int) -> None:
         """Let a site forget a job of this epoch or an earlier one."""

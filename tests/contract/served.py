@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,24 +21,42 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headwater.plan.jobs import Job, Topic
-from headwater.serve.api_agents import listener, router
+from headwater.serve.api_agents import router
 from headwater.serve.desk import Desk
 
 WAIT_S = 20.0  # a loaded machine is no reason to fail
 
 
 class Guard:
-    """Says whose token came, as the real one does."""
+    """Says whose token came, as the real one does; may lose answers that are asked for again."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
+        self.lost: list[str] = []  # ends of paths: the next answer to each gets lost after the deed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             token = dict(scope["headers"]).get(b"authorization", b"").decode().removeprefix("Bearer ")
             kind = "operator" if token == "operator" else "agent"
             scope["headwater"] = {"kind": kind, "site": token if kind == "agent" else None, "token_id": "1"}
-        await self.app(scope, receive, send)
+        said: list[Any] = []
+
+        async def keep(message: Any) -> None:
+            said.append(message)
+
+        await self.app(scope, receive, keep)
+        end = next((one for one in self.lost if scope["path"].endswith(one) and _body(said) != b'{"orders":[]}'), None)
+        if end is not None:
+            self.lost.remove(end)
+            await send({"type": "http.response.start", "status": 502, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+            return
+        for message in said:
+            await send(message)
+
+
+def _body(said: list[Any]) -> bytes:
+    return b"".join(one.get("body", b"") for one in said)
 
 
 class Served:
@@ -61,9 +80,12 @@ class Served:
         self.desk = Desk(uploads, self.folder / "spool", self._load, self._keep, **self.options)
         app = FastAPI()
         app.include_router(router(self.desk))
-        listening = listener("127.0.0.1", self.port)
+        listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(("127.0.0.1", self.port))
         self.port = listening.getsockname()[1]
-        config = uvicorn.Config(Guard(app), log_config=None, lifespan="off", timeout_graceful_shutdown=2)
+        self.guard = Guard(app)
+        config = uvicorn.Config(self.guard, log_config=None, lifespan="off", timeout_graceful_shutdown=2)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listening]}, daemon=True)
         self._thread.start()
@@ -76,13 +98,11 @@ class Served:
         assert not self._thread.is_alive()
 
     def _load(self) -> dict[str, Any]:
-        with contextlib.suppress(FileNotFoundError):
-            return dict(json.loads((self.folder / "holdings.json").read_text()))
-        return {}
+        return {one.stem: json.loads(one.read_text()) for one in self.folder.glob("*.holdings")}
 
     def _keep(self, site: str, held: list[dict[str, Any]]) -> None:
         self.kept.append(site)
-        (self.folder / "holdings.json").write_text(json.dumps({**self._load(), site: held}))
+        (self.folder / f"{site}.holdings").write_text(json.dumps(held))
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -43,7 +44,8 @@ class Obliging:
     """Answers all orders of an agent in a thread, with what `held` says."""
 
     def __init__(self, agent: RawAgent, held=()) -> None:
-        self.agent, self.held, self.got = agent, list(held), []
+        self.agent, self.held = agent, list(held)
+        self.got: list[dict[str, Any]] = []
         self.stop = threading.Event()
         self.thread = threading.Thread(target=self._serve, daemon=True)
         self.thread.start()
@@ -77,7 +79,7 @@ def test_each_verb_becomes_an_order_and_its_answer_comes_back(plane):
     orders = [{key: value for key, value in one.items() if key not in {"id", "within_s"}} for one in with_orders.got]
     as_object = held_object(HELD)["job"] | {"sources": [{"broker": "a", "name": "cars"}]}
     assert orders == [
-        {"do": "warm", "job": as_object},
+        {"do": "warm", "job": as_object, "brokers": {"a": "a:9092"}},
         {"do": "halt", "name": "count", "epoch": 4, "is_drain": True},
         {"do": "run", "job": as_object, "epoch": 5, "seat": {"cars": "3"}, "take": None, "brokers": {"a": "a:9092"}},
         {"do": "drop", "name": "count", "epoch": 4},
@@ -142,6 +144,7 @@ def test_a_later_poll_lets_the_earlier_one_go(plane):
 def test_a_site_that_was_never_heard_of_is_refused_at_once(plane):
     for act in (
         lambda: plane.desk.warm("a", JOB),
+        lambda: plane.desk.run("a", JOB, 1, {}, None),
         lambda: plane.desk.halt("a", "count", 1, True),
         lambda: plane.desk.drop("a", "count", 1),
         lambda: plane.desk.clear(Topic("a", "t")),
@@ -400,7 +403,6 @@ def test_only_the_agent_of_a_site_is_let_in(plane):
         {"held": [held_object(HELD) | {"state": "odd"}]},
         {"held": [held_object(HELD) | {"job": held_object(HELD)["job"] | {"name": "../up"}}]},
         {"more": 1},
-        {"version": "\ud800"},
     ],
 )
 def test_a_hello_in_another_form_is_refused_in_our_words(plane, change):
@@ -425,6 +427,13 @@ def test_what_could_not_be_shown_again_is_not_taken(plane, told):
     agent = present(plane)
     body = b'{"session": "%s", "number": 5, "held": [], "told": {"x": %s}}' % (ONE.encode(), told)
     found = agent.http.post("/report", content=body, headers={"Content-Type": "application/json"})
+    assert code(found) == (422, "HW1820")
+
+
+def test_half_a_character_is_no_text(plane):
+    agent = RawAgent(plane, "a")
+    body = b'{"session": "%s", "broker": "a:1", "version": "\\ud800"}' % ONE.encode()
+    found = agent.http.post("/hello", content=body, headers={"Content-Type": "application/json"})
     assert code(found) == (422, "HW1820")
 
 

@@ -137,19 +137,19 @@ def test_a_certificate_without_its_key_or_of_another_authority_is_made_anew(tmp_
 
 @pytest.mark.parametrize("name", ["", "ca", "../x", "a/b", "-a", ".a", "a b", "x" * 65, "a\n"])
 def test_a_name_that_is_none_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(BindError, match="HW4912"):
+    with pytest.raises(BindError, match="HW4212"):
         issue(tmp_path, name, ["a"])
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("host", ["", "a b", "a:9092", "-a", "a..b", "ü.example", "x" * 64, "http://a", "10.0.0.1/24"])
 def test_a_host_that_is_none_is_refused(tmp_path: Path, host: str) -> None:
-    with pytest.raises(BindError, match="HW4912"):
+    with pytest.raises(BindError, match="HW4212"):
         issue(tmp_path, "edge-1", ["a", host])
 
 
 def test_a_certificate_for_no_host_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BindError, match=r"HW4912.*at least one"):
+    with pytest.raises(BindError, match=r"HW4212.*at least one"):
         issue(tmp_path, "edge-1", [])
 
 
@@ -158,24 +158,24 @@ def test_an_authority_that_is_not_whole_is_never_replaced(tmp_path: Path) -> Non
     content = ca.certificate.read_bytes()
     key = ca.key.read_bytes()
     ca.key.unlink()
-    with pytest.raises(BindError, match=r"HW4911.*bring the key back"):
+    with pytest.raises(BindError, match=r"HW4211.*bring the key back"):
         issue(tmp_path, "edge-1", ["a"])
     make_ca(tmp_path / "other")
     ca.key.write_bytes((tmp_path / "other" / "ca.key").read_bytes())
     ca.key.chmod(0o600)
-    with pytest.raises(BindError, match=r"HW4911.*is not its key"):
+    with pytest.raises(BindError, match=r"HW4211.*is not its key"):
         make_ca(tmp_path)
     ca.key.write_bytes(b"nothing")
-    with pytest.raises(BindError, match=r"HW4911.*not a key"):
+    with pytest.raises(BindError, match=r"HW4211.*not a key"):
         make_ca(tmp_path)
     ca.key.write_bytes(key)
     ca.key.chmod(0o640)
-    with pytest.raises(BindError, match=r"HW4911.*mode 640"):
+    with pytest.raises(BindError, match=r"HW4211.*mode 640"):
         make_ca(tmp_path)
     ca.key.chmod(0o600)
     assert ca.certificate.read_bytes() == content
     ca.certificate.write_bytes(b"nothing")
-    with pytest.raises(BindError, match=r"HW4911.*not a certificate"):
+    with pytest.raises(BindError, match=r"HW4211.*not a certificate"):
         make_ca(tmp_path)
 
 
@@ -184,13 +184,13 @@ def test_a_certificate_of_a_site_is_no_authority(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "ca.pem").write_bytes(one.certificate.read_bytes())
     one.key.rename(tmp_path / "b" / "ca.key")
-    with pytest.raises(BindError, match=r"HW4911.*no authority"):
+    with pytest.raises(BindError, match=r"HW4211.*no authority"):
         make_ca(tmp_path / "b")
 
 
 def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(BindError, match="HW4913"):
+    with pytest.raises(BindError, match="HW4213"):
         make_ca(tmp_path / "file" / "folder")
 
 

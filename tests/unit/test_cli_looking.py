@@ -25,8 +25,14 @@ COMMANDS = (
     ["serve"], ["agent"], ["up"], ["down"], ["ca"], ["token", "create"], ["token", "list"], ["token", "revoke"],
 )  # fmt: skip
 SITES = [
-    {"name": "edge", "is_reached": True, "broker": "127.0.0.1:9092", "memory_bytes": 512_000_000, "jobs": 2},
-    {"name": "far", "is_reached": False, "silent_s": 75.2, "broker": "10.0.0.9:9092", "jobs": 1},
+    {
+        "name": "edge",
+        "is_reached": True,
+        "broker": "127.0.0.1:9092",
+        "jobs": 2,
+        "told": {"broker": {"memory_bytes": 2e8}, "runners": {"fire": {"memory_bytes": 3.12e8}}},
+    },
+    {"name": "far", "is_reached": False, "seen_s": 75.2, "broker": "10.0.0.9:9092", "jobs": 1},
 ]
 TOLD = {"in_rps": 203.4, "out_rps": 50.0, "lag": 3, "p50_s": 0.0042}
 JOBS: list[dict[str, Any]] = [
@@ -201,8 +207,12 @@ def test_logs_show_the_end_and_follow_shows_what_comes(run, controller: Recorded
 
 def test_history_tells_who_changed_what(run, controller: Recorded) -> None:
     entry = {"at_s": 0.0, "who": "operator 1", "what": "apply composition town", "outcome": "done"}
-    controller.answers["GET /history"] = {"history": [entry]}
-    assert run("history", "--limit", "3").cells[1][2:] == ["operator", "1", "apply", "composition", "town", "done"]
+    controller.answers["GET /history"] = {"history": [entry, {**entry, "outcome": None}]}
+    cells = run("history", "--limit", "3").cells
+    assert [" ".join(one[2:]) for one in cells[1:]] == [
+        "operator 1 apply composition town done",
+        "operator 1 apply composition town under way",
+    ]
     assert controller.asked[-1].query == {"limit": "3"}
     controller.answers["GET /history"] = {"history": []}
     assert run("history").out == "nothing has been changed yet\n"
@@ -238,6 +248,7 @@ def test_a_move_shows_its_plan_and_ends_when_the_job_runs_there(run, controller:
         ["→", "move", "fire.hot", "far", "→", "edge", "about", "0.7", "s", "it", "is", "to", "stop"],
     ]
     assert "1 to move; the longest pause is about 0.7 s" in ran.out
+    assert ran.cells[-2] == ["fire.hot", "fire", "edge", "running"]  # it was waited for
 
 
 def test_stop_and_start_take_a_job_or_all_of_a_pipeline(run, controller: Recorded) -> None:
@@ -246,14 +257,12 @@ def test_stop_and_start_take_a_job_or_all_of_a_pipeline(run, controller: Recorde
     ran = run("stop", "lone")
     assert (ran.code, ran.err.partition(",")[0]) == (0, "- lone: stop at far")
     controller.answers["GET /jobs"] = {"jobs": JOBS}
-    for name in ("fire.alerts", "fire.hot"):
-        controller.answers[f"POST /jobs/{name}/start"] = answer({**KEEP, "job": name})
+    kept = [{**KEEP, "job": name} for name in ("fire.alerts", "fire.hot", "lone")]
+    controller.answers["POST /pipelines/fire/start"] = answer(*kept)
     ran = run("start", "fire")
-    assert (ran.code, [one.path for one in controller.of("POST")][1:]) == (
-        0,
-        ["/jobs/fire.alerts/start", "/jobs/fire.hot/start"],
-    )
+    assert (ran.code, controller.of("POST")[-1].path) == (0, "/pipelines/fire/start")
     assert "nothing to do: 2 jobs are as wanted" in ran.out
+    assert run("stop", "jobs").err.startswith("HW1334 'jobs' stands for the jobs that belong to nothing")
 
 
 def test_delete_finds_what_the_name_means_and_says_which_jobs_go(run, controller: Recorded) -> None:
@@ -289,8 +298,8 @@ def test_a_token_goes_to_a_file_that_only_its_owner_reads_or_is_printed_once(run
 def test_tokens_are_listed_without_what_they_are_and_revoked(run, controller: Recorded) -> None:
     controller.answers["GET /tokens"] = {
         "tokens": [
-            {"id": "1", "kind": "operator", "site": None, "created_s": 0.0, "revoked_s": None},
-            {"id": "2", "kind": "agent", "site": "edge", "created_s": 0.0, "revoked_s": 1.0},
+            {"id": "1", "kind": "operator", "site": None, "created_at_s": 0.0, "revoked_at_s": None},
+            {"id": "2", "kind": "agent", "site": "edge", "created_at_s": 0.0, "revoked_at_s": 1.0},
         ]
     }
     cells = run("token", "list").cells

@@ -134,7 +134,7 @@ def test_the_usual_user_is_taken_where_it_reaches_all_it_needs(python: str) -> N
         file = Path(closed, "some.jar")
         file.touch()
         user, note = asked(str(file))
-        assert user == "None"
+        assert user == "root"
         assert f"'{file}' lies in '{closed}', which user '{usual}' may not enter" in note
         Path(closed).chmod(0o755)
         assert asked(str(file)) == (usual, "None")
@@ -162,7 +162,7 @@ def test_where_the_user_cannot_reach_the_program_it_stays_root_and_the_note_says
 @as_root
 def test_the_superuser_by_name_loses_its_capabilities_too() -> None:
     found = identity("root")
-    assert found.user is None
+    assert found.user == "root"
     assert "superuser" in (found.note or "")
     assert found.words == dropped()
 
@@ -227,6 +227,9 @@ def test_a_runner_starts_without_rights_and_its_token_is_for_its_user_alone(
 ) -> None:
     """As another user with an interpreter that it reaches; else as root without capabilities. Bound all the same."""
     site = everybodys / "site"
+    for before in ("nobody", "root"):  # what an earlier one with other rights has left
+        (site / before).mkdir(parents=True, exist_ok=True)
+        hand_over(site / before, before)
     package = site / "headwater" / "serve"
     package.mkdir(parents=True)
     for file in (package.parent / "__init__.py", package / "__init__.py"):
@@ -253,6 +256,7 @@ def test_a_runner_starts_without_rights_and_its_token_is_for_its_user_alone(
     if not _closed(Path(program).resolve()) and not _closed(SOURCE / "headwater") and not _closed(needed[0] / "x"):
         assert uid != 0
     assert (token.st_uid, stat.S_IMODE(token.st_mode)) == (uid, 0o600)
+    assert {one.stat().st_uid for one in site.iterdir() if one.name != "runner.pid"} == {uid}
     assert Adopted(found["pid"], began).wait(READY_S), "a runner that has given up its rights ends with its starter"
 
 

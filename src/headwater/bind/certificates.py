@@ -7,9 +7,9 @@ P-256 and can be read by their owner only. Who wants certificates of another aut
     ca.pem, ca.key         the authority: ca.pem goes to every site, ca.key stays here
     NAME.pem, NAME.key     what it has issued, with its name
 
-    HW4911   a certificate or key that is there cannot be used
-    HW4912   a name or a host that no certificate can have
-    HW4913   the folder refuses
+    HW4211   a certificate or key that is there cannot be used
+    HW4212   a name or a host that no certificate can have
+    HW4213   the folder refuses
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def make_ca(folder: Path, now: datetime | None = None) -> Certificate:
         now: The time; None: that of this machine's clock.
 
     Raises:
-        BindError: HW4911, what is there is not an authority; HW4913, the folder refuses.
+        BindError: HW4211, what is there is not an authority; HW4213, the folder refuses.
     """
     with _held(folder):
         return _make_ca(folder, now or datetime.now(UTC))
@@ -81,17 +81,17 @@ def issue(folder: Path, name: str, hosts: Iterable[str], now: datetime | None = 
         now: The time; None: that of this machine's clock.
 
     Raises:
-        BindError: HW4911, what is there cannot be used; HW4912, the name or a host is none; HW4913, the folder refuses.
+        BindError: HW4211, what is there cannot be used; HW4212, the name or a host is none; HW4213, the folder refuses.
     """
     if not NAME.fullmatch(name) or name == CA_NAME:
         raise BindError(
-            f"HW4912 '{name}' cannot be the name of a certificate: letters, digits, '.', '_' and '-' make one, at "
+            f"HW4212 '{name}' cannot be the name of a certificate: letters, digits, '.', '_' and '-' make one, at "
             f"most 64, and '{CA_NAME}' is the authority's own; choose another name"
         )
     wanted = sorted({_host(one) for one in hosts}, key=str)
     if not wanted:
         raise BindError(
-            f"HW4912 the certificate '{name}' is for no host; name at least one name or address that it is reached by"
+            f"HW4212 the certificate '{name}' is for no host; name at least one name or address that it is reached by"
         )
     moment = now or datetime.now(UTC)
     with _held(folder):
@@ -115,14 +115,14 @@ def _make_ca(folder: Path, now: datetime) -> Certificate:
     there = _certificate(certificate_file) if certificate_file.exists() else None
     if there is not None and not key_file.exists():
         raise BindError(
-            f"HW4911 the authority's certificate '{certificate_file}' is there and its key '{key_file.name}' is not; "
+            f"HW4211 the authority's certificate '{certificate_file}' is there and its key '{key_file.name}' is not; "
             "bring the key back, or move the certificate away to have a new authority made"
         )
     key = _key(key_file) if key_file.exists() else ec.generate_private_key(ec.SECP256R1())
     if there is not None:
         if not _is_ca(there) or there.public_key() != key.public_key():
             raise BindError(
-                f"HW4911 '{certificate_file}' is no authority's certificate, or '{key_file.name}' is not its key; "
+                f"HW4211 '{certificate_file}' is no authority's certificate, or '{key_file.name}' is not its key; "
                 "bring back those that belong together, or move both away to have a new authority made"
             )
         if there.not_valid_after_utc > now + RENEWAL:
@@ -224,7 +224,7 @@ def _host(host: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(host))
     if len(host) > 253 or not all(LABEL.fullmatch(one) for one in host.removeprefix("*.").split(".")):
         raise BindError(
-            f"HW4912 '{host}' is neither an address nor the name of a host; name hosts like 'edge-1.example.org' or "
+            f"HW4212 '{host}' is neither an address nor the name of a host; name hosts like 'edge-1.example.org' or "
             "'10.0.0.7', without a port"
         )
     return x509.DNSName(host.lower())
@@ -235,7 +235,7 @@ def _certificate(file: Path) -> x509.Certificate:
         return x509.load_pem_x509_certificate(file.read_bytes())
     except (ValueError, UnsupportedAlgorithm) as error:
         raise BindError(
-            f"HW4911 '{file}' is not a certificate in PEM form; move it away to have a new one made"
+            f"HW4211 '{file}' is not a certificate in PEM form; move it away to have a new one made"
         ) from error
 
 
@@ -243,7 +243,7 @@ def _key(file: Path) -> ec.EllipticCurvePrivateKey:
     mode = file.stat().st_mode & 0o777
     if mode & 0o077:
         raise BindError(
-            f"HW4911 the key '{file}' can be used by others than its owner (mode {mode:o}, allowed 600); "
+            f"HW4211 the key '{file}' can be used by others than its owner (mode {mode:o}, allowed 600); "
             "chmod 600 it, and have a new one made if somebody may have read it"
         )
     try:
@@ -252,7 +252,7 @@ def _key(file: Path) -> ec.EllipticCurvePrivateKey:
         found = None
     if not isinstance(found, ec.EllipticCurvePrivateKey):
         raise BindError(
-            f"HW4911 '{file}' is not a key on an elliptic curve in PEM form without a password; "
+            f"HW4211 '{file}' is not a key on an elliptic curve in PEM form without a password; "
             "move it and its certificate away to have new ones made"
         )
     return found
@@ -282,6 +282,6 @@ def _held(folder: Path) -> Iterator[None]:
             yield
     except OSError as error:
         raise BindError(
-            f"HW4913 certificates cannot be kept in '{folder}': {error.strerror or error} "
+            f"HW4213 certificates cannot be kept in '{folder}': {error.strerror or error} "
             f"({error.filename or folder}); name a folder that this user can write"
         ) from error

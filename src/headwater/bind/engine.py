@@ -39,6 +39,7 @@ STATUS_S = 10.0
 STATES_S = 0.2  # as long an answer about states is good
 DRAIN_S = 150.0
 THREADS = 1024  # a real-time query holds its threads for good; a number costs nothing, threads come as they are needed
+IDLE_S = 300.0  # as long a runner with nothing to run is kept
 MOST_PAUSE_S = 15.0  # before a runner that dies again and again is started again
 CALM_S = 60.0  # one that lived this long is started again at once
 STATES: Mapping[str, State] = {
@@ -72,6 +73,7 @@ class _Runner:
     specs: dict[str, str] = field(default_factory=dict)  # by job
     begun_s: float = 0.0
     pause_s: float = 0.0
+    idle_s: float | None = None  # since when it has had nothing to run
 
 
 class SparkEngine:
@@ -133,6 +135,7 @@ class SparkEngine:
         return self._seen[1]
 
     def _asked(self) -> dict[str, Running]:
+        self._end_idle()
         found: dict[str, Running] = {}
         for composition, runner in list(self._runners.items()):
             if not self._is_up(runner):
@@ -178,15 +181,14 @@ class SparkEngine:
                     runner.process.ask({"do": "forget", "id": part}, ASK_S)
                 runner.specs.pop(name, None)
                 del self._names[composition, part]
-                self._end_idle(composition)
         shutil.rmtree(self._folder(name), ignore_errors=True)
 
-    def warm(self, job: Job) -> None:
+    def warm(self, job: Job, brokers: Mapping[str, str]) -> None:
         """Let the runner of the job be up, and have seen its like."""
         runner = self._runner(job)
         with runner.lock:
             self._up(runner)
-        request = self._request(Record(job, 0, False))
+        request = self._request(Record(job, 0, False, brokers=brokers))
         answer = runner.process.ask({"do": "warm", **request}, ASK_S)
         if not answer.get("ok"):
             raise BindError(str(answer.get("error")))
@@ -219,13 +221,24 @@ class SparkEngine:
                 count += runner.process.adopt()
         return count
 
-    def _end_idle(self, composition: str) -> None:
-        """End a runner that has nothing left to run."""
-        if not any(one == composition for one, _ in self._names):
-            runner = self._runners.pop(composition)
-            with runner.lock:
-                runner.process.end()
-            shutil.rmtree(runner.process.spec.folder, ignore_errors=True)
+    def _end_idle(self) -> None:
+        """End runners that have had nothing to run for a while; for that while they are the warmest place to go to."""
+        now_s = time.monotonic()
+        for composition, runner in list(self._runners.items()):
+            if any(one == composition for one, _ in self._names):
+                runner.idle_s = None
+            elif runner.idle_s is None:
+                runner.idle_s = now_s
+            elif now_s - runner.idle_s > IDLE_S and runner.lock.acquire(blocking=False):
+                try:
+                    with self._lock:
+                        if any(one == composition for one, _ in self._names):
+                            continue
+                        del self._runners[composition]
+                    runner.process.end()
+                    shutil.rmtree(runner.process.spec.folder, ignore_errors=True)
+                finally:
+                    runner.lock.release()
 
     def _runner(self, job: Job) -> _Runner:
         """Return the runner of a job's composition; a pipeline whose code is another one gets another runner."""

@@ -75,7 +75,7 @@ class Identity:
 
     words: tuple[str, ...] = ()  # before its command; they end by becoming the command, under the same process id
     note: str | None = None  # why it has more rights than it should
-    user: str | None = None  # as whom it runs; None: as we do
+    user: str | None = None  # to whom its folders must belong; None: to us, who keep all our rights
 
 
 def prefix(user: str | None = None, needs: Sequence[Path] = ()) -> tuple[tuple[str, ...], str | None]:
@@ -115,7 +115,9 @@ def identity(user: str | None = None, needs: Sequence[Path] = ()) -> Identity:
             why = _because(entry, said or program)
     for words in _forms(0, 0):
         if _tried(words, program, wanted)[0]:
-            return Identity(words, f"it runs as root without capabilities and not as user '{entry.pw_name}': {why}")
+            # Without capabilities root writes only what is its own.
+            note = f"it runs as root without capabilities and not as user '{entry.pw_name}': {why}"
+            return Identity(words, note, pwd.getpwuid(0).pw_name)
     return Identity((), f"it runs with all rights of this process: {why}, and capabilities cannot be given up here")
 
 

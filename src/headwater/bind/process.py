@@ -104,8 +104,7 @@ class RunnerProcess:
         _put(self._spec_file, json.dumps(self._told(token_file)))
         rights = Identity()
         if self.spec.user is not None:
-            needs = [folder.parent, *self.spec.jars[:1], *([self.spec.project] if self.spec.project else [])]
-            rights = identity(self.spec.user, needs)
+            rights = identity(self.spec.user, self._needs())
         self.note = rights.note
         with _opened_log(self.log) as log:
             if rights.user is not None:
@@ -134,6 +133,13 @@ class RunnerProcess:
         self._child = found
         _put(self._pid_file, f"{found.pid} {started_at(found.pid) or 0.0}")
         return True
+
+    def _needs(self) -> list[Path]:
+        """Return what a user must be able to reach to run it."""
+        needs = [self.spec.folder.parent, *self.spec.jars[:1]]
+        if self.spec.project is not None:
+            needs.append(self.spec.project)
+        return needs + ([Path(self.spec.path)] if os.path.isabs(self.spec.path) else [])
 
     def _told(self, token_file: Path) -> dict[str, Any]:
         """Return what the runner reads."""

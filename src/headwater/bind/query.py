@@ -237,16 +237,25 @@ class Query:
         if self.output is not None:
             ends = topics.end_offsets(self.output[0], [self.output[1]])
             found = {str(partition): offset for (_, partition), offset in ends.items()}
-            self._end_file.write_text(json.dumps({self.output[1]: found}), "utf-8")
+            self._end_file.write_text(json.dumps({"/".join(self.output): found}), "utf-8")
 
     @property
     def _end_file(self) -> Path:
         return self.checkpoint / "headwater.end.json"
 
+    def _is_moved_on(self) -> bool:
+        """Return whether it stopped in order and comes to write another topic, of which it can have written nothing."""
+        try:
+            return self.output is not None and "/".join(self.output) not in json.loads(
+                self._end_file.read_text("utf-8")
+            )
+        except (OSError, ValueError):
+            return False
+
     def _wait_end(self, address: str, topic: str) -> None:
         """Wait until the output is there as far as it was written: a broker that came back may show only a part."""
         try:
-            known = json.loads(self._end_file.read_text("utf-8"))[topic]
+            known = json.loads(self._end_file.read_text("utf-8"))[f"{address}/{topic}"]
         except (OSError, ValueError, KeyError):
             _wait_steady(address, topic)
             return
@@ -272,7 +281,7 @@ class Query:
         """Return which rows its output holds since its last commit."""
         if self.output is None or self.part.delivery == "at-least-once":
             return Written()
-        if any((self.checkpoint / "sources").glob("*")):  # it ran before
+        if any((self.checkpoint / "sources").glob("*")) and not self._is_moved_on():  # it ran before, and wrote there
             self._wait_end(*self.output)
         since_ms = max(last_commit_ms(self.checkpoint), self.seated.begun_ms - SLACK_MS)
         marks = list(_own_marks(*self.output, since_ms, self._by))

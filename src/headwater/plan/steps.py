@@ -2,14 +2,19 @@
 
 Takes `Changes`, gives `Step`s; each names those that must be done before it, so that all others may happen at
 once. There is no way back in them: whoever is cut off observes again, and the difference that is left leads to
-the same end. What the order keeps:
+the end, also when something else is wanted meanwhile. What the order keeps:
 
 - a job runs at another site only after its site has said that it stopped, and is removed there only after
   the other one runs: never both, never none;
-- a reader leaves a topic only after the jobs that wrote it have left it, and after it has taken what is there;
-- whoever takes over a source from another job begins where that one ended, and that one forgets its place
-  only afterwards;
+- a reader leaves a topic only after the jobs that wrote it have stopped, and after it has taken what is there;
+  they go on elsewhere only afterwards;
+- whoever takes over a source first writes down where it will begin, then the one that had it gives it up, and
+  only then it runs: a place in a source is always written down, and never counts twice;
+- who has records in hand writes to a topic only when those read it who are to read it from now on: whatever is
+  wanted next, no record lies where nobody takes it;
 - a channel that nobody uses is emptied before it is used: what an earlier cut left there was read already.
+
+Jobs that begin with nothing in hand wait for none of this, and start all at once.
 """
 
 from __future__ import annotations
@@ -21,26 +26,27 @@ from typing import Literal
 
 from headwater.errors import BrokenInvariant
 from headwater.plan.diff import Change, Changes
+from headwater.plan.heirs import heirs, leaving
 from headwater.plan.jobs import Job, Observed, Topic
 
 __all__ = ["Act", "Step", "order"]
 
-Act = Literal["warm", "clear", "halt", "run", "drop"]
+Act = Literal["warm", "clear", "halt", "place", "run", "drop"]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
     """One act at one site; doing it twice is doing it once."""
 
-    act: Act
+    act: Act  # place: hold it as it is wanted, with its checkpoint and where it begins, and do not run it
     site: str
     job: str  # '' of a topic
     because: str
-    epoch: int = 0  # run: of the job at this site from then on; halt, drop: of what is meant
+    epoch: int = 0  # place, run: of the job at this site from then on; halt, drop: of what is meant
     is_drain: bool = False  # halt: after all that the topics hold is taken and written
-    wanted: Job | None = None  # run, warm
-    take_from: str | None = None  # run: the site that hands over the checkpoint
-    goes_on_from: tuple[str, ...] = ()  # run: jobs whose sources it takes over
+    wanted: Job | None = None  # place, run, warm
+    take_from: str | None = None  # place, run: the site that hands over the checkpoint
+    goes_on_from: tuple[tuple[str, Topic], ...] = ()  # place: jobs that it takes over from, each with the source
     topic: Topic | None = None  # clear
     after: tuple[int, ...] = ()  # places in the list of steps that must be done before
 
@@ -54,128 +60,210 @@ class _Steps:
 
     def add(self, step: Step, *earlier: int | None) -> int:
         self.found.append(step)
-        self.after.append(set())
-        self.put_after(len(self.found) - 1, *earlier)
+        self.after.append({one for one in earlier if one is not None})
         return len(self.found) - 1
 
-    def put_after(self, later: int | None, *earlier: int | None) -> None:
-        if later is not None:
-            self.after[later] |= {one for one in earlier if one is not None and one != later}
+    def put_after(self, later: int | None, earlier: int | None) -> None:
+        """Let a step wait for another one, unless that would wait for it: jobs that exchange their sources do."""
+        if later is not None and earlier is not None and not self._waits(earlier, later):
+            self.after[later].add(earlier)
+
+    def _waits(self, one: int, other: int) -> bool:
+        seen, waiting = {one}, [one]
+        while waiting:
+            number = waiting.pop()
+            if number == other:
+                return True
+            waiting.extend(self.after[number] - seen)
+            seen |= self.after[number]
+        return False
 
 
 @dataclass
 class _Of:
-    """The places of the steps of one job."""
+    """The places of the steps of one job, in the order in which they are done."""
 
     halt: int | None = None
+    place: int | None = None
     run: int | None = None
     drop: int | None = None
 
     @property
-    def leaving(self) -> int | None:
-        """Return the step after which the job writes no more as it did."""
-        return next((one for one in (self.halt, self.run, self.drop) if one is not None), None)
+    def giving_up(self) -> int | None:
+        """Return the step that forgets how the job was before."""
+        return next((one for one in (self.place, self.run, self.drop) if one is not None), None)
+
+    @property
+    def settling(self) -> int | None:
+        """Return the step after which the job holds what it will hold."""
+        return self.place if self.run is None else self.run
 
 
 def order(changes: Changes, observed: Observed) -> tuple[Step, ...]:
     """Return the steps of all changes, in an order in which they may be done one by one."""
     steps = _Steps()
-    owners = observed.owners()
-    by_job = {one.job: one for one in changes.of}
-    heirs = _heirs(changes)
-    left = {name for names in heirs.values() for name in names}
-    of = {one.job: _of_one(one, steps, heirs.get(one.job, ()), one.job in left) for one in changes.of}
-    _clear(changes, observed, steps, of)
-    writers: dict[Topic, list[str]] = {}
-    for name, held in owners.items():
-        if held.job.sink is not None:
-            writers.setdefault(held.job.sink, []).append(name)
+    takes = heirs(changes)
+    givers = {name for taken in takes.values() for name in taken.values()}
+    again = _fed_again(changes)
+    of = {}
     for change in changes.of:
-        mine = of[change.job]
-        if mine.halt is not None and change.must_drain:
-            for topic in change.leaves:
-                for name in writers.get(topic, ()):
-                    after = by_job[name].after
-                    if name != change.job and (after is None or after.sink != topic):
-                        steps.put_after(mine.halt, of[name].leaving)
-        for name in heirs.get(change.job, ()):  # it takes over from these
-            steps.put_after(mine.run, of[name].halt)
-            steps.put_after(of[name].run, mine.run)
-            steps.put_after(of[name].drop, mine.run)
+        must_drain = change.must_drain or change.job in givers
+        of[change.job] = _of_one(change, steps, takes.get(change.job, {}), must_drain, change.job in again)
+    _clear(changes, observed, steps, of)
+    _writers_stop_first(changes, steps, of)
+    _places_are_handed_over(changes, takes, steps, of)
+    _readers_start_first(changes, takes, steps, of)
     return _sorted(steps)
 
 
-def _of_one(change: Change, steps: _Steps, takes_over: tuple[str, ...], gives_over: bool) -> _Of:
+def _of_one(
+    change: Change, steps: _Steps, takes_over: Mapping[Topic, str], must_drain: bool, is_fed_again: bool
+) -> _Of:
     """Add the steps of one job, in their own order."""
     mine, owner, job = _Of(), change.before, change.after
-    cleaned = [
+    for one in change.stale:
         steps.add(Step("drop", one.site, change.job, "a copy from before it went elsewhere", one.epoch))
-        for one in change.stale
-    ]
     if change.bucket == "keep":
         return mine
-    is_anew = owner is None or (change.bucket == "start" and job is not None and change.enters == job.sources)
-    must_drain = change.must_drain or gives_over
-    if owner is not None and not is_anew:
-        is_down = not owner.is_run and (owner.is_drained or not must_drain)
-        leaves_site = job is None or not job.is_run or owner.site != job.site
-        if not is_down and (must_drain or leaves_site or takes_over):
+    if owner is not None and not change.is_lost:
+        is_down = not owner.is_run and (not must_drain or (owner.is_drained and not is_fed_again))
+        if not is_down and (must_drain or takes_over or _is_stopped(change)):
             because = "takes what its topics hold, and stops" if must_drain else "stops where it is"
             mine.halt = steps.add(Step("halt", owner.site, change.job, because, owner.epoch, is_drain=must_drain))
     if job is None:
         assert owner is not None, "a job that is not wanted is held somewhere"
         mine.drop = steps.add(Step("drop", owner.site, change.job, change.because, owner.epoch), mine.halt)
         return mine
-    if not job.is_run:
+    if change.bucket == "stop":
         return mine
-    epoch, take_from = (1, None) if owner is None else (owner.epoch, None)
-    if owner is not None and (owner.site != job.site or is_anew):
-        epoch, take_from = owner.epoch + 1, None if is_anew else owner.site
+    epoch, take_from = 1 if owner is None else owner.epoch, None
+    if owner is not None and (change.is_lost or owner.site != job.site):
+        epoch, take_from = owner.epoch + 1, None if change.is_lost else owner.site
+    warm = None
     if take_from is not None:
         warm = steps.add(Step("warm", job.site, change.job, "makes the new place ready", wanted=job))
         steps.put_after(mine.halt, warm)
-        cleaned.append(warm)
-    run = Step("run", job.site, change.job, change.because, epoch, False, job, take_from, takes_over)
-    mine.run = steps.add(run, mine.halt, *cleaned)
-    if take_from is not None and owner is not None:
-        mine.drop = steps.add(Step("drop", take_from, change.job, f"it is at '{job.site}' now", owner.epoch), mine.run)
+    run = Step("run", job.site, change.job, change.because, epoch, wanted=job, take_from=take_from)
+    if takes_over or not job.is_run:
+        names = " and ".join(f"'{name}'" for name in sorted(set(takes_over.values())))
+        because = f"goes on where {names} ended" if takes_over else change.because
+        taken = tuple((name, topic) for topic, name in takes_over.items())
+        place = replace(run, act="place", because=because, wanted=replace(job, is_run=False), goes_on_from=taken)
+        mine.place = steps.add(place, mine.halt, warm)
+        run = replace(run, take_from=None)
+    if job.is_run:
+        mine.run = steps.add(run, mine.halt, warm, mine.place)
+    if take_from is not None:
+        assert owner is not None, "a checkpoint is taken from somebody"
+        because = f"it is at '{job.site}' now"
+        mine.drop = steps.add(Step("drop", take_from, change.job, because, owner.epoch), mine.settling)
     return mine
 
 
-def _heirs(changes: Changes) -> dict[str, tuple[str, ...]]:
-    """Return, by job, the jobs whose sources it takes over: they leave a topic that it comes to read."""
-    leaving: dict[tuple[str, Topic], list[str]] = {}
+def _is_stopped(change: Change) -> bool:
+    """Return whether a job must stop before it changes; one that only gets other code is started again at once."""
+    owner, job = change.before, change.after
+    assert owner is not None, "only a job that is held can be stopped"
+    return job is None or not job.is_run or owner.site != job.site or owner.job.topics != job.topics
+
+
+def _fed_again(changes: Changes) -> set[str]:
+    """Return the jobs whose topics may have got more since they were drained.
+
+    A drained job that was then cut off from its change has its writers still running. If these leave the topic
+    too, it must drain once more, unless another job has already written down that it goes on from there.
+    """
+    closing = {change.left_sink for change in changes.of}
+    held = {(one.after.composition, topic) for one in changes.of if one.after is not None for topic in _held(one)}
+    left = leaving(changes)
+    handed = {one.job for place in left.keys() & held for one in left[place]}
+    return {one.job for one in changes.of if not closing.isdisjoint(one.leaves)} - handed
+
+
+def _held(change: Change) -> tuple[Topic, ...]:
+    """Return the topics that a job reads, stopped or not, and goes on to read."""
+    if change.before is None or change.after is None or change.is_lost:
+        return ()
+    return tuple(one for one in change.after.sources if one not in change.enters)
+
+
+def _writers_stop_first(changes: Changes, steps: _Steps, of: Mapping[str, _Of]) -> None:
+    """Let a topic be drained after its writers have left it, and let them go on only then.
+
+    As long as they are not gone, whoever is cut off sees that the topic is still to be drained.
+    """
+    writers: dict[Topic, list[str]] = {}
     for change in changes.of:
-        if change.before is not None and change.bucket != "keep":
-            for topic in change.leaves:
-                leaving.setdefault((change.before.job.composition, topic), []).append(change.job)
-    found = {}
+        if change.left_sink is not None:
+            writers.setdefault(change.left_sink, []).append(change.job)
     for change in changes.of:
-        if change.after is None or change.bucket == "keep" or not change.after.is_run:
-            continue
-        taken: set[str] = set()
+        halt = of[change.job].halt
+        if halt is not None and steps.found[halt].is_drain:
+            for name in (name for topic in change.leaves for name in writers.get(topic, ()) if name != change.job):
+                steps.put_after(halt, of[name].halt)
+                steps.put_after(of[name].giving_up, halt)
+
+
+def _places_are_handed_over(
+    changes: Changes, takes: Mapping[str, Mapping[Topic, str]], steps: _Steps, of: Mapping[str, _Of]
+) -> None:
+    """Let a source pass from one job to another by way of what is written down, never by two that run."""
+    left = leaving(changes)
+    for heir, taken in takes.items():
+        for name in taken.values():
+            steps.put_after(of[heir].place, of[name].halt)
+            steps.put_after(of[name].giving_up, of[heir].place)
+    for change in changes.of:
+        if change.after is not None:
+            places = ((change.after.composition, topic) for topic in change.after.sources)
+            for giver in (one for place in places for one in left.get(place, ()) if one.job != change.job):
+                steps.put_after(of[change.job].run, of[giver.job].giving_up)
+
+
+def _readers_start_first(
+    changes: Changes, takes: Mapping[str, Mapping[Topic, str]], steps: _Steps, of: Mapping[str, _Of]
+) -> None:
+    """Let jobs with records in hand write to a topic after those read it who come to read it.
+
+    A reader that begins with nothing in hand passes on what it gets: so its own readers are waited for too.
+    """
+    readers: dict[Topic, list[Change]] = {}
+    for change in changes.of:
         for topic in change.enters:
-            if not topic.is_channel:
-                taken.update(leaving.get((change.after.composition, topic), ()))
-        taken.discard(change.job)
-        if taken:
-            found[change.job] = tuple(sorted(taken))
-    return found
+            readers.setdefault(topic, []).append(change)
+    for change in changes.of:
+        owner, job = change.before, change.after
+        if job is None or job.sink is None or not (owner is not None or change.job in takes):
+            continue
+        if owner is not None and owner.is_run and owner.job.sink == job.sink and not change.is_lost:
+            continue
+        waiting, seen = [job.sink], {job.sink}
+        while waiting:
+            for reader in readers.get(waiting.pop(), ()):
+                steps.put_after(of[change.job].run, of[reader.job].settling)
+                sink = None if reader.after is None else reader.after.sink
+                if reader.before is None and reader.job not in takes and sink is not None and sink not in seen:
+                    seen.add(sink)
+                    waiting.append(sink)
 
 
 def _clear(changes: Changes, observed: Observed, steps: _Steps, of: Mapping[str, _Of]) -> None:
-    """Let channels that no site's jobs use be emptied before a job uses them."""
-    used = {topic for one in observed.held for topic in one.job.topics}
+    """Let channels that no job uses be emptied before one does."""
+    used: set[str] = set()
+    for owner in observed.owners().values():
+        used.update(topic.key for topic in owner.job.topics)
+        used.update(key for key, _ in owner.positions)  # it may not have forgotten its place there
     clears: dict[Topic, int] = {}
     for change in changes.of:
-        if change.after is None or of[change.job].run is None:
+        mine = of[change.job]
+        if change.after is None or mine.settling is None:
             continue
         for topic in change.after.topics:
-            if topic.is_channel and topic not in used:
+            if topic.is_channel and topic.key not in used:
                 if topic not in clears:
                     because = "nobody uses it yet: what lies there is of an earlier time"
                     clears[topic] = steps.add(Step("clear", topic.broker, "", because, topic=topic))
-                steps.put_after(of[change.job].run, clears[topic])
+                steps.put_after(mine.giving_up, clears[topic])
 
 
 def _sorted(steps: _Steps) -> tuple[Step, ...]:

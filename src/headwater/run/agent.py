@@ -47,10 +47,10 @@ class Agent:
         take: Callable[[], bytes] | None,
         brokers: Mapping[str, str],
     ) -> None:
-        """Let a job run here.
+        """Let a job run here, or stand ready here without running.
 
         Args:
-            job: As it is wanted.
+            job: As it is wanted; where it is not to run, it is held with its checkpoint and its seat.
             epoch: Of the job from now on.
             seat: Where it takes over the sources of other jobs.
             take: Gives what `pack` of another agent gave; None: the checkpoint is here, or there is none.
@@ -61,34 +61,38 @@ class Agent:
         """
         with self._held(job.name):
             before = self._shelf.get(job.name)
-            if before is not None and before.is_going:
+            if before is not None and not before.is_going and before.epoch > epoch:
+                raise _stale(self.site, job.name, before.epoch, epoch)
+            if before is not None and (before.is_going or before.epoch < epoch):
                 self._remove(before)
                 before = None
-            if before is not None and before.epoch > epoch:
-                raise _stale(self.site, job.name, before.epoch, epoch)
-            if before is not None and before.epoch == epoch and before.is_run and before.job.is_same(job):
-                self._engine.ensure(before)  # asked twice
+            if before is None:
+                before = self._taken(job, take)
+            elif before.is_run == job.is_run and before.job.is_same(job):  # asked twice
+                if before.is_run:
+                    self._engine.ensure(before)
                 return
-            base = before if before is not None and before.epoch == epoch else None
-            if base is None:
-                base = self._taken(job, take)
-            record = _next(base, job, epoch, seat, brokers)
+            elif before.is_run and not job.is_run:
+                self._engine.halt(before, False)
+            record = _next(before, job, epoch, seat, brokers)
             self._shelf.put(record)
-            self._engine.ensure(record)
+            if record.is_run:
+                self._engine.ensure(record)
 
     def halt(self, name: str, epoch: int, is_drain: bool) -> Positions:
         """Stop a job; drained, its topics are taken to their ends first, and where they end is returned.
 
+        It counts as stopped when the engine has said so, not before: others act on that.
+
         Raises:
-            BindError: HW4801; or the engine refuses, and the job is then stopped or will be.
+            BindError: HW4801; or the engine refuses, and the job goes on as before.
         """
         with self._held(name):
             record = self._shelf.get(name)
             if record is None or record.epoch != epoch or record.is_going:
                 raise _stale(self.site, name, None if record is None else record.epoch, epoch)
-            if not record.is_run and (record.is_drained or not is_drain):
-                return dict(record.positions)
-            self._shelf.put(replace(record, is_run=False))
+            if not record.is_run and not is_drain:
+                return {}
             positions = self._engine.halt(record, is_drain)
             self._shelf.put(replace(record, is_run=False, is_drained=is_drain, positions=dict(positions)))
             return positions
@@ -113,9 +117,9 @@ class Agent:
             if record is not None and (record.epoch <= epoch or record.is_going):
                 self._remove(record)
 
-    def warm(self, job: Job) -> None:
+    def warm(self, job: Job, brokers: Mapping[str, str]) -> None:
         """Be ready to start a job at once."""
-        self._engine.warm(job)
+        self._engine.warm(job, brokers)
 
     def clear(self, topic: Topic) -> None:
         """Empty a channel of this site's broker."""
@@ -149,17 +153,18 @@ class Agent:
                 if record is None:
                     continue
                 try:
-                    self._tend_one(record, states.get(record.job.name) is not None)
+                    running = states.get(record.job.name)
+                    self._tend_one(record, running is not None and running.state != "stopped")
                 except BindError as error:
                     troubles.append(f"job '{record.job.name}': {error}")
         return troubles
 
-    def _tend_one(self, record: Record, is_known: bool) -> None:
+    def _tend_one(self, record: Record, is_up: bool) -> None:
         if record.is_going:
             self._remove(record)
         elif record.is_run:
             self._engine.ensure(record)
-        elif is_known:
+        elif is_up:
             self._engine.halt(record, False)
 
     def _taken(self, job: Job, take: Callable[[], bytes] | None) -> Record | None:
@@ -191,15 +196,31 @@ class Agent:
 
 def _next(base: Record | None, job: Job, epoch: int, seat: Positions, brokers: Mapping[str, str]) -> Record:
     """Return the record of a job that goes on from another one, or begins."""
-    if base is None:
-        return Record(job, epoch, True, seat=dict(seat), brokers=dict(brokers))
-    formerly = [one for one in base.formerly if one != job.sink]
-    if base.job.sink is not None and base.job.sink != job.sink:
-        formerly = [one for one in formerly if one != base.job.sink] + [base.job.sink]
-    known = {**base.brokers, **brokers}
+    if base is None:  # it has taken nothing: as good as drained, as long as it does not run
+        positions = {} if job.is_run else dict(seat)
+        return Record(
+            job, epoch, job.is_run, not job.is_run, positions=positions, seat=dict(seat), brokers=dict(brokers)
+        )
+    left = {topic.key for topic in base.job.sources if topic not in job.sources}
+    is_drained = base.is_drained and not job.is_run
     return Record(
-        job, epoch, True, seat=dict(seat or base.seat), formerly=tuple(formerly[-MOST_FORMERLY:]), brokers=known
+        job,
+        epoch,
+        job.is_run,
+        is_drained,
+        positions={**base.positions, **seat} if is_drained else {},
+        seat={**{key: place for key, place in base.seat.items() if key not in left}, **seat},
+        formerly=_formerly(base, job),
+        brokers={**base.brokers, **brokers},
     )
+
+
+def _formerly(base: Record, job: Job) -> tuple[Topic, ...]:
+    """Return the topics, besides its sink, that may hold rows of a job since its last commit."""
+    found = [] if base.is_drained else [one for one in base.formerly if one not in (job.sink, base.job.sink)]
+    if base.job.sink is not None and base.job.sink != job.sink and not base.is_drained:
+        found.append(base.job.sink)
+    return tuple(found[-MOST_FORMERLY:])
 
 
 def record_object(record: Record) -> dict[str, Any]:

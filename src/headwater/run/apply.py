@@ -111,8 +111,17 @@ class _Hands:
             self._sites.drop(step.site, step.job, step.epoch)
         else:
             assert step.wanted is not None
-            seat: dict[str, str] = {}
-            for name in step.goes_on_from:
-                seat |= self._ended.get(name, {})
             take_from = None if step.take_from is None else (step.take_from, self._owners[step.job].epoch)
-            self._sites.run(step.site, step.wanted, step.epoch, seat, take_from)
+            self._sites.run(step.site, step.wanted, step.epoch, self._seat(step), take_from)
+
+    def _seat(self, step: Step) -> Positions:
+        """Return where a job begins in the sources that it takes over."""
+        seat: dict[str, str] = {}
+        for name, topic in step.goes_on_from:
+            places = self._ended.get(name, {})
+            if topic.key in places:
+                seat[topic.key] = places[topic.key]
+            else:  # it may be a source that only the engine knows, by a name of its own
+                known = {one.key for one in self._owners[name].job.sources}
+                seat |= {key: place for key, place in places.items() if key not in known}
+        return seat

@@ -123,14 +123,12 @@ class AgentLoop:
         stop.wait()
         self._stop.set()
         self._kick.set()
-        session = self._session
-        if session is not None:
-            with suppress(BindError):  # lets the poll that waits come back at once
-                self._line.get("/orders", {"session": session.name, "after": session.after, "wait_s": 0})
         end_s = time.monotonic() + GRACE_S
+        self._hands.join(GRACE_S)
+        self._leave(self._session)  # the poll that waits comes back with that
         for one in threads:
             one.join(max(0.0, end_s - time.monotonic()))
-        self._hands.join(max(0.0, end_s - time.monotonic()))
+        self._leave(self._session)  # a hello may have been on its way
         self._line.close()
 
     # The session: hello, orders, answers.
@@ -167,6 +165,13 @@ class AgentLoop:
         )
         return session
 
+    def _leave(self, session: _Session | None) -> None:
+        """Say that the session is over, so that nobody waits for its answers."""
+        if session is not None and not session.over.is_set():
+            session.over.set()
+            with suppress(BindError):
+                self._line.post("/bye", {"session": session.name})
+
     def _follow(self, session: _Session, tries: Tries) -> None:
         """Carry out the orders of a session until it is over."""
         has_begun = False
@@ -176,6 +181,8 @@ class AgentLoop:
                 found = self._line.get("/orders", query, POLL_S).get("orders")
                 self._accept(session, found if isinstance(found, list) else [])
             except Declined as error:
+                if self._stop.is_set():
+                    return
                 if not has_begun:
                     raise
                 self._say(f"controller: {error}")
@@ -237,7 +244,7 @@ class AgentLoop:
         elif do == "drop":
             agent.drop(order["name"], order["epoch"])
         elif do == "warm":
-            agent.warm(job_from(order["job"]))
+            agent.warm(job_from(order["job"]), order["brokers"])
         elif do == "clear":
             agent.clear(Topic(**order["topic"]))
         elif do == "logs":
@@ -258,7 +265,7 @@ class AgentLoop:
             "result": result,
         }
         pauses = Tries(self._stop)
-        while not session.over.is_set() and not self._stop.is_set() and tries != 0:
+        while not session.over.is_set() and tries != 0:
             try:
                 self._line.post("/answers", body)
                 return
@@ -267,6 +274,8 @@ class AgentLoop:
                     self._say(f"an answer was refused: {declined}")
                 return
             except Away:
+                if self._stop.is_set():
+                    return
                 tries = None if tries is None else tries - 1
                 pauses.pause()
 

@@ -12,13 +12,11 @@ import contextlib
 import json
 import os
 import secrets
-import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from headwater import __version__
@@ -29,9 +27,10 @@ from headwater.bind.code import Code
 from headwater.bind.engine import Ground, SparkEngine
 from headwater.bind.kafka import ExternalBroker, KafkaBroker
 from headwater.bind.privilege import DEFAULT
+from headwater.bind.process import RunnerProcess, RunnerSpec
 from headwater.bind.shelf import FileShelf
 from headwater.bind.site_broker import SiteBroker
-from headwater.errors import Mistake, SpecError
+from headwater.errors import BindError, Mistake, SpecError
 from headwater.run.agent import Agent
 from headwater.serve import control_options
 from headwater.serve.agent import AgentLoop, instance
@@ -39,8 +38,9 @@ from headwater.serve.fleet import shared
 from headwater.serve.line import Line, read_token
 from headwater.serve.plain import plain
 from headwater.serve.reading import fetched_jars, made_archives
+from headwater.serve.until import until_told
 
-__all__ = ["BOX", "END", "run_agent"]
+__all__ = ["BOX", "END", "end_leftovers", "run_agent"]
 
 BOX = "HEADWATER_BOX"  # in the environment: what stands for the site in a testbed, as JSON
 END = "end"  # in the state folder: broker and runners end with the agent
@@ -51,7 +51,7 @@ def run_agent(options: control_options.Agent) -> int:
     """Live until told to end; return the exit code."""
     folder = options.state.absolute()
     say = _Says(options.site, options.as_json)
-    with instance(folder) as own, _until_told() as stop:
+    with instance(folder) as own, until_told() as stop:
         (folder / END).unlink(missing_ok=True)
         keyring.use(folder / "keyring.json")
         jars = fetched_jars()
@@ -99,6 +99,25 @@ def run_agent(options: control_options.Agent) -> int:
             (folder / END).unlink()
         (folder / "agent.json").unlink(missing_ok=True)
     return DONE
+
+
+def end_leftovers(folder: Path) -> int:
+    """End runners and a broker that are left in an agent's folder without an agent; return how many there were."""
+    with contextlib.suppress(BindError), instance(folder):
+        jars, count = fetched_jars(), 0
+        for one in sorted(folder.glob("runners/*/composition.json")):
+            process = RunnerProcess(RunnerSpec("", one.parent, "", None, jars.spark, {}, 0, 0.0, is_detached=True))
+            if process.adopt():
+                process.end()
+                count += 1
+        broker = KafkaBroker("", folder / "broker", jars, is_detached=True)
+        if broker.adopt():
+            broker.stop()
+            count += 1
+        (folder / END).unlink(missing_ok=True)
+        (folder / "agent.json").unlink(missing_ok=True)
+        return count
+    return 0
 
 
 def _broker(
@@ -210,21 +229,3 @@ class _Says:
                 at = time.strftime("%H:%M:%S")
                 sys.stderr.write(f"{at} {self._site}: {plain(text, keep=chr(10))}\n")
                 sys.stderr.flush()
-
-
-@contextlib.contextmanager
-def _until_told() -> Iterator[threading.Event]:
-    """Give an event that is set when the process is told to end."""
-    stop = threading.Event()
-
-    def on_signal(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        stop.set()
-
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before: dict[int, Callable[..., Any] | int | None] = {one: signal.signal(one, on_signal) for one in numbers}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

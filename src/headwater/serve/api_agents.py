@@ -5,21 +5,20 @@ agent's. All else is the desk's business. Nothing here blocks: whatever touches 
 
     HW1820   a request that is not in the form of `docs/control.md`
     HW4905   the token is not this site's agent's
-    HW4920   an address that cannot be served at
 """
 
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Annotated, Any, BinaryIO
 
-from fastapi import APIRouter, HTTPException, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
 from fastapi.routing import APIRoute
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from headwater.errors import BindError
@@ -27,7 +26,7 @@ from headwater.plan.jobs import JOB_NAME, Held, State, held_from
 from headwater.serve.desk import Desk
 from headwater.serve.sessions import Hello, Refused
 
-__all__ = ["listener", "router"]
+__all__ = ["router"]
 
 CHUNK_BYTES = 1024 * 1024
 STATUS = {"HW4911": 404, "HW4912": 413}  # else 503
@@ -112,6 +111,10 @@ class _Answer(_Form):
     result: Plain | None = None
 
 
+class _Bye(_Form):
+    session: Session
+
+
 class _AgentRoute(APIRoute):
     """Lets only this site's agent in, and tells errors in our words."""
 
@@ -183,6 +186,12 @@ def router(desk: Desk) -> APIRouter:
         desk.answer(site, body.session, body.id, error, body.result or {})
         return {}
 
+    @found.post("/bye")
+    async def bye(site: Site, body: _Bye) -> dict[str, Any]:
+        """End a session: the agent stops, and its jobs go on."""
+        desk.bye(site, body.session)
+        return {}
+
     @found.get("/uploads/{digest}")
     async def uploads(site: Site, digest: Digest) -> Response:
         """Get what was uploaded."""
@@ -214,25 +223,6 @@ def router(desk: Desk) -> APIRouter:
         file = desk.spool(site).take(site, checkpoint)
         return StreamingResponse(_chunks(desk, file), media_type="application/octet-stream")
 
-    return found
-
-
-def listener(host: str, port: int) -> socket.socket:
-    """Return a socket to serve on; port 0: one that is free.
-
-    One that is made without naming its protocol is taken for something else than TCP by asyncio, which then lets
-    the system hold back the second half of each answer for 40 ms.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind((host, port))
-    except OSError as error:
-        found.close()
-        raise BindError(
-            f"HW4920 nothing can be served at {host}, port {port}: {error.strerror or error}. Choose another one."
-        ) from error
     return found
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 
@@ -20,14 +20,13 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 
 from headwater.errors import BindError, Mistake, SpecError
-from headwater.model.report import listed
-from headwater.serve.client import Client, in_address
+from headwater.serve.client import Client
 from headwater.serve.control_view import changed_line, failures_view, jobs_table, plan_view, progress_view
 from headwater.serve.output import Output
 from headwater.serve.progress import note
 from headwater.serve.told import Change, Failure, JobSeen, Object, PlanSeen, failures_of, jobs_of, plan_of, sites_of
 
-__all__ = ["Consent", "Request", "apply", "apply_all", "plan"]
+__all__ = ["Consent", "Request", "apply", "apply_at_once", "plan"]
 
 DONE, FAILED = 0, 4
 AWAY = ("HW4920", "HW4925")  # nobody answers, an answer broke off
@@ -101,22 +100,18 @@ def apply(request: Request, client: Client, output: Output, consent: Consent) ->
     return _told(output, watch, time.monotonic() - begun_s)
 
 
-def apply_all(act: str, names: Sequence[str], client: Client, output: Output, wait_s: float) -> int:
-    """Stop or start jobs, and watch until they are."""
+def apply_at_once(request: Request, names: Collection[str], client: Client, output: Output, wait_s: float) -> int:
+    """Do a change that only some jobs take part in, without asking, and watch until they are as wanted."""
     begun_s = time.monotonic()
-    changes: list[Change] = []
-    failures: list[Failure] = []
-    for name in names:
-        answer = client.post(f"/jobs/{in_address(name, safe='')}/{act}")
-        # An answer tells all that is to be done by then; what others asked for is not waited for.
-        changes += [one for one in plan_of(answer).changes if one.job == name]
-        failures += failures_of(answer)
-    asked = PlanSeen("", tuple(changes), (), {"changes": [asdict(one) for one in changes]})
+    answer = request.send(client)
+    # An answer tells all that is to be done by then; what others asked for is not waited for.
+    changes = tuple(one for one in plan_of(answer).changes if one.job in names)
+    asked = PlanSeen("", changes, (), {"changes": [asdict(one) for one in changes]})
     if asked.is_empty and not output.as_json:
-        output.answer({}, plan_view(f"{act} {listed(names)}", asked))
+        output.answer({}, plan_view(request.title, asked))
     watch = _Watch(client, asked, begun_s, wait_s, asked.jobs)
     with _shown(output, watch):
-        watch.until_done(tuple(failures))
+        watch.until_done(failures_of(answer))
     return _told(output, watch, time.monotonic() - begun_s)
 
 

@@ -287,7 +287,7 @@ def stop(
 
     headwater stop readings.alerts
     """
-    raise typer.Exit(_each(name, "stop", wait, controller, state, json))
+    raise typer.Exit(_run_or_not(name, "stop", wait, controller, state, json))
 
 
 def start(
@@ -306,19 +306,20 @@ def start(
 
     headwater start readings.alerts
     """
-    raise typer.Exit(_each(name, "start", wait, controller, state, json))
+    raise typer.Exit(_run_or_not(name, "start", wait, controller, state, json))
 
 
-def _each(name: str, act: str, wait: str, controller: str | None, state: str | None, json: bool) -> int:
+def _run_or_not(name: str, act: str, wait: str, controller: str | None, state: str | None, json: bool) -> int:
     from headwater.serve import arguments
-    from headwater.serve.changing import apply_all
-    from headwater.serve.naming import jobs_named
+    from headwater.serve.changing import Request, apply_at_once
+    from headwater.serve.naming import runnable
     from headwater.serve.output import Output
 
     wait_s = arguments.quantity("--wait", wait, "time")
     with _client(controller, state) as client:
-        names = [one.name for one in jobs_named(name, client)]
-        return apply_all(act, names, client, Output(json), wait_s)
+        path, names = runnable(name, client)
+        request = Request(f"{act} '{name}'", "POST", f"{path}/{act}", of=name)
+        return apply_at_once(request, names, client, Output(json), wait_s)
 
 
 def delete(

@@ -202,7 +202,7 @@ def jobs_table(jobs: Sequence[JobSeen], silent: Collection[str] = ()) -> Table:
     for one in jobs:
         of, above = "" if one.composition == above else one.composition, one.composition
         site = f"{one.site} → {one.wanted_site}" if one.wanted_site not in (None, one.site) else one.site
-        state = "leaving" if one.wanted_site is None and "wanted" in one.object else one.state
+        state = "leaving" if one.is_leaving else one.state
         if one.site in silent:
             state = f"was {state}"
         numbers = [_figure(key, one.numbers.get(key)) for key in known]
@@ -240,16 +240,14 @@ def history_view(entries: Sequence[Object]) -> RenderableType:
     """Return who changed what, and what came of it; the latest first."""
     if not entries:
         return _line("nothing has been changed yet")
-    table = _table("when", "who", "what", "outcome")
+    table = _table("when", "token", "what", "outcome")
     for one in entries:
-        what = str(one.get("what") or one.get("act") or "")
-        about = str(one.get("name") or one.get("job") or "")
-        outcome = str(one.get("outcome") or one.get("text") or "")
-        style = "red" if "fail" in outcome or "refused" in outcome else ""
+        outcome = str(one.get("outcome") or "under way")
+        style = "green" if outcome == "done" else "yellow" if outcome.startswith(("not done", "under way")) else "dim"
         table.add_row(
-            _moment(one.get("at_s", one.get("at"))),
+            _moment(one.get("at_s")),
             Text(plain(str(one.get("who") or ""))),
-            Text(plain(f"{what} {about}".strip() if about and about not in what else what)),
+            Text(plain(str(one.get("what") or ""))),
             Text(plain(outcome), style=style),
         )
     return table
@@ -261,12 +259,12 @@ def tokens_view(entries: Sequence[Object]) -> RenderableType:
         return _line("there are no tokens")
     table = _table("id", "kind", "site", "made", "state")
     for one in entries:
-        revoked = one.get("revoked_s", one.get("revoked_at"))
+        revoked = one.get("revoked_at_s")
         table.add_row(
             Text(plain(str(one.get("id", "")))),
             Text(plain(str(one.get("kind", "")))),
             Text(plain(str(one.get("site") or "-"))),
-            _moment(one.get("created_s", one.get("created_at"))),
+            _moment(one.get("created_at_s")),
             Text("live", style="green") if revoked is None else Text(f"revoked {_moment(revoked)}", style="dim"),
         )
     return table

@@ -14,9 +14,9 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Literal, Protocol
 
-from headwater.bind.store import Alias, Change, Deployed, Store, Token
+from headwater.bind.store import Alias, Change, Deployed, Store
 from headwater.bind.uploads import Incoming, Uploads
 from headwater.model.report import Report, quote
 from headwater.plan.composition import Surroundings, name_trouble, read_composition, read_job
@@ -257,12 +257,11 @@ class Controller:
         alias = Alias(name, upload.hash, upload.size_bytes, self._clock())
         return alias, self.store.add_upload(alias)
 
-    def note_token(self, token: Token | None, token_id: str, who: str, site: str | None) -> None:
-        """Write down that a token was made, or revoked; the agent of a revoked one is sent away."""
+    def note_token(self, became: Literal["made", "revoked"], token_id: str, who: str, site: str | None) -> None:
+        """Write down what became of a token; the agent of a revoked one is sent away."""
         of = "an operator" if site is None else f"site {quote(site)}"
-        what = f"token {token_id} of {of} {'made' if token is None else 'revoked'}"
-        self.store.note(who, what, self._clock(), "done")
-        if token is not None and site is not None:
+        self.store.note(who, f"token {token_id} of {of} {became}", self._clock(), "done")
+        if became == "revoked" and site is not None:
             self.sites.revoke(site)
 
     def logs(self, name: str, lines: int) -> str:

@@ -87,7 +87,8 @@ class Desk:
 
     def warm(self, site: str, job: Job) -> None:
         """Let a site be ready to start a job at once."""
-        self._do(site, "warm", LONG_S, {"job": job_object(job)})
+        self._sessions.check(site)
+        self._do(site, "warm", LONG_S, {"job": job_object(job), "brokers": self._addresses(job)})
 
     def halt(self, site: str, name: str, epoch: int, is_drain: bool) -> Positions:
         """Stop a job of this epoch, and return where its sources go on if it was drained."""
@@ -98,10 +99,10 @@ class Desk:
         return {str(key): str(value) for key, value in found.items()}
 
     def run(self, site: str, job: Job, epoch: int, seat: Positions, take_from: tuple[str, int] | None) -> None:
-        """Let a site run a job; `take_from` names the site and the epoch of the checkpoint to take there."""
-        what = {"job": job_object(job), "epoch": epoch, "seat": dict(seat), "brokers": self._addresses(job)}
+        """Let a site run a job, or only hold it where the job says so."""
         self._sessions.check(site)
-        note = self._holdings.expect(Held(site, job, epoch, True, "starting"))
+        what = {"job": job_object(job), "epoch": epoch, "seat": dict(seat), "brokers": self._addresses(job)}
+        note = self._holdings.expect(Held(site, job, epoch, job.is_run, "starting" if job.is_run else "stopped"))
         try:
             with contextlib.ExitStack() as until_taken:
                 take = None
@@ -186,6 +187,10 @@ class Desk:
     def answer(self, site: str, session: str, number: int, error: str | None, result: Mapping[str, Any]) -> None:
         """Take the end of an order; raises Refused."""
         self._sessions.answer(site, session, number, error, result)
+
+    def bye(self, site: str, session: str) -> None:
+        """End a session; raises Refused."""
+        self._sessions.leave(site, session)
 
     def spool(self, site: str) -> Spool:
         """Return where checkpoints lie, to an agent that has a session; raises Refused."""

@@ -16,7 +16,7 @@ from headwater.plan.jobs import LONERS
 from headwater.serve.client import Client, in_address
 from headwater.serve.told import JobSeen, jobs_of, named
 
-__all__ = ["KINDS", "Mover", "check_kind", "deletable", "job_named", "jobs_named", "movable", "operators"]
+__all__ = ["KINDS", "Mover", "check_kind", "deletable", "job_named", "jobs_named", "movable", "operators", "runnable"]
 
 KINDS = ("job", "composition", "pipeline")
 
@@ -54,6 +54,22 @@ def jobs_named(name: str, client: Client) -> list[JobSeen]:
     if not found:
         raise _unknown("job", name, {one.name for one in jobs} | {one.composition for one in jobs})
     return found
+
+
+def runnable(name: str, client: Client) -> tuple[str, frozenset[str]]:
+    """Return where something is stopped and started, and the jobs that this is about.
+
+    Raises:
+        SpecError: HW1334.
+    """
+    names = frozenset(one.name for one in jobs_named(name, client))
+    if name in names:
+        return f"/jobs/{in_address(name, safe='')}", names
+    if name == LONERS:
+        text = f"{quote(name)} stands for the jobs that belong to nothing; name one of {listed(sorted(names))}"
+        raise SpecError(Mistake("HW1334", text))
+    kind = "pipelines" if name in named(client.get("/pipelines"), "pipelines") else "compositions"
+    return f"/{kind}/{in_address(name, safe='')}", names
 
 
 def movable(name: str, site: str, force: bool, client: Client) -> Mover:

@@ -273,6 +273,16 @@ class Sessions:
                 "still do so; the controller looks again and does what is missing."
             )
 
+    def leave(self, site: str, session: str) -> None:
+        """End a session, as its agent wishes, and fail the orders that it has.
+
+        Raises:
+            Refused: HW4906.
+        """
+        with self._lock:
+            self._heard(site, session)
+            self._end(self._sites[site])
+
     def end(self, site: str) -> None:
         """End a site's session, and fail the orders that it has."""
         with self._lock:

@@ -35,6 +35,7 @@ from headwater.serve.told import named, rows
 __all__ = ["Asked", "Submission", "in_own_words", "read_submission", "upload"]
 
 HASH = "sha256:"
+LONGEST_NAME = 100  # characters of an upload's name
 CODE = frozenset({".py", ".zip"})
 SPECS = frozenset({"spark-pipeline.yml", "spark-pipeline.yaml"})
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -248,4 +249,6 @@ def _checked_name(name: str, asked: Asked, whence: str) -> str:
 
 
 def _file_name(name: str) -> str:
-    return "".join(one if one.isascii() and (one.isalnum() or one in "._-") else "_" for one in name)
+    """Return a name that an upload may have: it is only for people, the hash counts."""
+    safe = "".join(one if one.isascii() and (one.isalnum() or one in "._-") else "_" for one in name)
+    return safe.lstrip("._-")[-LONGEST_NAME:].lstrip("._-") or "code"

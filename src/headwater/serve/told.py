@@ -99,9 +99,9 @@ class JobSeen:
     object: Object = field(repr=False)  # as it came
 
     @property
-    def is_settled(self) -> bool:
-        """Return whether it does not change by itself any more: it runs, stands or has failed."""
-        return self.state in {"running", "stopped", "failed"}
+    def is_leaving(self) -> bool:
+        """Return whether a site still has it and nobody wants it any more."""
+        return self.wanted_site is None and bool({"wanted", "wanted_site"} & self.object.keys())
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,20 +192,27 @@ def sites_of(answer: object) -> list[SiteSeen]:
     """Return the sites in an answer, by name."""
     found = []
     for one in rows(answer, "sites"):
-        told = {**_inside(one, "told"), **one}
-        jobs = told.get("jobs")
+        jobs = one.get("jobs")
         found.append(
             SiteSeen(
-                str(one.get("name") or one.get("site") or ""),
-                bool(told.get("is_reached", told.get("reached", False))),
-                _number(told.get("seen_s", told.get("silent_s"))),
-                str(told.get("broker") or ""),
-                _number(told.get("memory_bytes")),
-                jobs if isinstance(jobs, int) else len(jobs) if isinstance(jobs, list | dict) else None,
-                str(told.get("version") or ""),
+                str(one.get("name") or ""),
+                bool(one.get("is_reached", False)),
+                _number(one.get("seen_s")),
+                str(one.get("broker") or ""),
+                _memory(one),
+                jobs if isinstance(jobs, int) else None,
+                str(one.get("version") or ""),
             )
         )
     return sorted(found, key=lambda one: one.name)
+
+
+def _memory(site: Object) -> float | None:
+    """Return what a site's processes take together, as far as it is told: runners and the broker."""
+    inner = _inside(site, "told")
+    parts = [_inside(inner, "broker"), *rows(inner, "runners")]
+    known = [number for one in parts if (number := _number(one.get("memory_bytes"))) is not None]
+    return sum(known) if known else None
 
 
 def _inside(found: Object, key: str) -> Object:

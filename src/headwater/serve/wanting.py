@@ -64,7 +64,7 @@ def kept(job: Job, before: Job | None) -> Job:
 
 def jobs_of(wanted: Mapping[str, Job], name: str) -> dict[str, Job]:
     """Return the jobs of a composition or pipeline."""
-    return {name: job for name, job in wanted.items() if job.composition == name}
+    return {key: job for key, job in wanted.items() if job.composition == name}
 
 
 def composition(wanted: Mapping[str, Job], name: str) -> dict[str, Job]:
@@ -110,8 +110,8 @@ def check_taken(
         if other is not None and other.composition != name:
             line = None if lines is None else lines.get(job.name)
             text = (
-                f"a job {quote(job.name)} belongs to {_owner(other.composition)} already, so {_owner(name)} cannot have "
-                "one. Rename one of the two."
+                f"a job {quote(job.name)} belongs to {_owner(other.composition)} already, so {_owner(name)} cannot "
+                "have one. Rename one of the two."
             )
             mistakes.append(Mistake("HW1810", text, None if lines is None else name, line))
     if mistakes:

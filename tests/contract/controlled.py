@@ -1,0 +1,146 @@
+"""A controller over a simulated world, behind a real server: what its users and attackers meet."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from headwater.bind.store import Store
+from headwater.bind.tokens import Tokens
+from headwater.bind.uploads import Uploads
+from headwater.plan.jobs import Observed
+from headwater.serve.api import make_app, serve_forever
+from headwater.serve.api_agents import router
+from headwater.serve.controller import Controller
+from headwater.serve.desk import Desk
+from headwater.serve.sessions import Hello, Presence
+from headwater.sim.sites import SimSites
+from headwater.sim.world import World
+
+SITES = ("edge-1", "edge-2", "cloud")
+CODE = b"def forward(rows):\n    return rows\n"
+WAIT_S = 30.0  # a loaded machine is no reason to fail
+
+
+class ControlledSites(SimSites):
+    """Simulated sites with what the controller asks beyond the port."""
+
+    def __init__(self, world: World, names: tuple[str, ...] = SITES) -> None:
+        super().__init__(world, names)
+        self.told: dict[str, dict[str, Any]] = {}
+        self.revoked: list[str] = []
+        self.observed = 0
+
+    def observe(self) -> Observed:
+        self.observed += 1
+        return super().observe()
+
+    def latest(self) -> Observed:
+        return super().observe()
+
+    def sites(self) -> tuple[Presence, ...]:
+        return tuple(
+            Presence(
+                name,
+                not site.is_silent,
+                0.5,
+                Hello("ab" * 16, "", f"127.0.0.1:{9000 + number}", f"http://10.0.0.{number}:8081/", "0.1.0"),
+                self.told.get(name, {}),
+            )
+            for number, (name, site) in enumerate(self.by_name.items())
+        )
+
+    def brokers(self) -> Mapping[str, str]:
+        return {one.site: one.hello.broker for one in self.sites() if one.hello is not None}
+
+    def logs(self, site: str, name: str, lines: int) -> str:
+        return "".join(f"{site} {name} {number}\n" for number in range(lines))
+
+    def revoke(self, site: str) -> None:
+        self.revoked.append(site)
+
+
+class Controlled:
+    """One controller with its server; `restart` makes it another one over the same state."""
+
+    def __init__(self, folder: Path, **options: Any) -> None:
+        self.folder, self.options = folder, {"every_s": 0.2, **options}
+        self.sites = ControlledSites(World())
+        self.start()
+
+    def start(self) -> None:
+        self.store = Store(self.folder / "store.db")
+        self.tokens = Tokens(self.store)
+        self.token = self.tokens.ensure_operator(self.folder / "operator.token")
+        self.uploads = Uploads(self.folder / "uploads")
+        self.controller = Controller(self.store, self.sites, self.uploads, **self.options)
+        self.desk = Desk(self.folder / "uploads", self.folder / "spool", self.store.held, self.store.keep_held)
+        self.app = make_app(self.controller, router(self.desk), self.tokens)
+        self.controller.start()
+        self._stop, ready = threading.Event(), threading.Event()
+
+        def told(port: int) -> None:
+            self.port = port
+            ready.set()
+
+        arguments = (self.app, "127.0.0.1", 0, None, told, self._stop)
+        self._thread = threading.Thread(target=serve_forever, args=arguments, daemon=True)
+        self._thread.start()
+        assert ready.wait(WAIT_S)
+        self.client = self.client_of(self.token)
+
+    def client_of(self, token: str | None) -> httpx.Client:
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        return httpx.Client(base_url=f"http://127.0.0.1:{self.port}", headers=headers, timeout=WAIT_S, trust_env=False)
+
+    def stop(self) -> None:
+        self.client.close()
+        self.desk.close()
+        self._stop.set()
+        self._thread.join(WAIT_S)
+        assert not self._thread.is_alive()
+        self.controller.close()
+        self.store.close()
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def agent_token(self, site: str) -> str:
+        answer = self.client.post("/tokens", json={"site": site})
+        assert answer.status_code == 201
+        return str(answer.json()["token"])
+
+    def upload(self, name: str = "jobs.py", content: bytes = CODE) -> str:
+        answer = self.client.put(f"/uploads/{name}", content=content)
+        assert answer.status_code == 200, answer.text
+        return str(answer.json()["hash"])
+
+    def call(self, method: str, path: str, status: int, **more: Any) -> Any:
+        answer = self.client.request(method, path, **more)
+        assert answer.status_code == status, answer.text
+        return answer.json()
+
+
+def form(name: str = "A", site: str = "edge-1", **more: str) -> dict[str, str]:
+    return {
+        "job_name": name,
+        "spe_address": f"http://{site}:8081/",
+        "source_broker": f"tcp://{site}:1883",
+        "sink_broker": "tcp://cloud:1883",
+        "source_topic": f"T-{name}",
+        "sink_topic": "T-filter",
+        "entry_class": "jobs:forward",
+        "job_path": "jobs.py",
+    } | more
+
+
+def composition(*forms: Mapping[str, str]) -> str:
+    lines = ["jobs:"]
+    for one in forms:
+        lines += (f"{'- ' if number == 0 else '  '}{key}: {value}" for number, (key, value) in enumerate(one.items()))
+    return "\n".join(lines) + "\n"
