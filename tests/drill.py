@@ -169,9 +169,9 @@ def _made_twice(drill: Drill) -> list[str]:
 def _undelivered(drill: Drill, flows: Sequence[Flow]) -> list[str]:
     arrived: Counter[tuple[str, str]] = Counter()
     for broker in drill.world.brokers.values():
-        for name, rows in broker.topics.items():
+        for name, log in broker.topics.items():
             if name.startswith(OUTLET):
-                arrived.update((name.partition(".")[0], row.id) for row in rows)
+                arrived.update((name.partition(".")[0], row.id) for row in log.rows)
     due = {stream: owed(flows, stream) for stream in {one for flow in flows for one in flow.inputs}}
     faults = []
     for row in drill.world.written:

@@ -1,6 +1,7 @@
 """A controller from outside: a small HTTP server that speaks the REST API with answers that a test wrote down.
 
-What a command asks is kept in `asked`. Nothing answers without the token, as at a real one.
+What a command asks is kept in `asked`. Nothing answers without the token, as at a real one. The plans in it are
+real ones: of a composition as in listing 1.1 of paper 002, and as it is changed in listing 1.2.
 """
 
 from __future__ import annotations
@@ -15,7 +16,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from headwater.plan.jobs import Held, Job, Observed, Topic, held_object, job_object
+from headwater.run.coordinator import make_plan
+
 TOKEN = "hw_o" + "t" * 43
+SITES = frozenset({"edge-1", "edge-2", "hub", "cloud"})
 
 
 @dataclass(frozen=True)
@@ -106,3 +111,67 @@ def recorded(state: Path, answers: dict[str, Answer]) -> Iterator[Recorded]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def job(name: str, site: str, reads: str, writes: str) -> Job:
+    source, sink = (Topic(*reversed(one.split("@"))) for one in (reads, writes))
+    return Job(name, "town", site, (source,), sink, "c" * 64, "town:run", is_stateful=False)
+
+
+BEFORE = {
+    one.name: one
+    for one in (
+        job("A", "edge-1", "T-1@edge-1", "T-C@hub"),
+        job("B", "edge-2", "T-2@edge-2", "T-C@hub"),
+        job("C", "hub", "T-C@hub", "T-D@cloud"),
+        job("D", "hub", "T-D@cloud", "T-E@cloud"),
+    )
+}
+AFTER = {
+    one.name: one
+    for one in (
+        BEFORE["A"],
+        job("C", "hub", "T-C@hub", "T-C2@hub"),
+        job("C2", "hub", "T-C2@hub", "T-D@cloud"),
+        job("D", "cloud", "T-D@cloud", "T-E@cloud"),
+    )
+}
+
+
+def held(jobs: Mapping[str, Job], state: str = "running") -> Observed:
+    return Observed(tuple(Held(one.site, one, 1, True, state) for one in jobs.values()), SITES)  # type: ignore[arg-type]
+
+
+def plan_object(wanted: Mapping[str, Job], observed: Observed) -> dict[str, Any]:
+    """Return a plan as the API tells it."""
+    plan = make_plan(wanted, observed)
+    changes = [
+        {
+            "bucket": one.bucket,
+            "job": one.job,
+            "site": one.site,
+            "from_site": one.before.site if one.bucket == "move" and one.before is not None else None,
+            "because": one.because,
+            "pause_s": one.pause_s,
+        }
+        for one in plan.changes.of
+    ]
+    keys = ("act", "site", "job", "because", "after")
+    steps = [{key: getattr(one, key) for key in keys} for one in plan.steps]
+    return {"basis": plan.basis, "changes": changes, "steps": steps}
+
+
+def jobs_object(jobs: Mapping[str, Job], state: str = "running", text: str = "") -> dict[str, Any]:
+    return {
+        "jobs": [
+            {
+                "name": one.name,
+                "wanted": job_object(one),
+                "observed": {**held_object(Held(one.site, one, 1, True, state, text=text)), "told": {}},  # type: ignore[arg-type]
+            }
+            for one in jobs.values()
+        ]
+    }
+
+
+TO_DO, NOTHING = plan_object(AFTER, held(BEFORE)), plan_object(AFTER, held(AFTER))

@@ -26,8 +26,9 @@ class Record:
     epoch: int
     is_run: bool  # whether the job is to run here
     is_drained: bool = False
+    is_placed: bool = False  # it has not run yet as it is to
     is_going: bool = False  # it is being removed
-    positions: Mapping[str, str] = field(default_factory=dict)  # drained: where its sources go on
+    positions: Mapping[str, str] = field(default_factory=dict)  # drained: where its sources go on, also those it left
     seat: Mapping[str, str] = field(default_factory=dict)  # where it begins in sources that it took over, once each
     formerly: tuple[Topic, ...] = ()  # what it wrote before; rows since its last commit may lie there
     brokers: Mapping[str, str] = field(default_factory=dict)  # addresses, by the names that its topics give them
@@ -59,8 +60,9 @@ class Engine(Protocol):
         With another wiring or code, it is stopped and started again: rows that `formerly` holds are not written
         again. With other sources, it must have been drained. A source whose place in `seat` was not taken yet
         begins there; a place is taken once, also over restarts, until the source is left. Any other source that
-        is new begins where the job once left it, or at the first record; of channels, which may have been
-        emptied meanwhile, always at the first. Returns when it is started; `states` says whether it runs.
+        is new begins where the job once left it, or at the first record. A place counts only in the topic that it
+        was in: one that was removed and made again is read from its first record. Returns when it is started;
+        `states` says whether it runs.
         """
 
     def halt(self, record: Record, is_drain: bool) -> Positions:

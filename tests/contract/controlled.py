@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import httpx
 from headwater.bind.store import Store
 from headwater.bind.tokens import Tokens
 from headwater.bind.uploads import Uploads
+from headwater.model.keep import to_json
 from headwater.plan.jobs import Observed
 from headwater.serve.api import make_app, serve_forever
 from headwater.serve.api_agents import router
@@ -20,10 +23,24 @@ from headwater.serve.desk import Desk
 from headwater.serve.sessions import Hello, Presence
 from headwater.sim.sites import SimSites
 from headwater.sim.world import World
+from tests.unit.test_deploy import SOURCE, project
+from tests.unit.test_lanes import one, sink
 
 SITES = ("edge-1", "edge-2", "cloud")
 CODE = b"def forward(rows):\n    return rows\n"
 WAIT_S = 30.0  # a loaded machine is no reason to fail
+WAIT = {"wait_s": WAIT_S}
+SITES_FILE = """\
+sites:
+  edge-1: {kind: leaf, slots: 9}
+  edge-2: {kind: middle, slots: 9}
+  cloud: {kind: root, slots: 9}
+links:
+  - {between: [edge-1, edge-2], latency: 10 ms, bandwidth: 100 Mbit/s}
+  - {between: [edge-2, cloud], latency: 10 ms, bandwidth: 100 Mbit/s}
+"""
+PROJECT = project(SOURCE, one("warm", "taxis"), one("busy", "warm", "aggregate"), sink("out", "busy"))
+PLACED = {"taxis": "edge-1", "warm": "edge-1", "busy": "cloud", "out": "cloud"}
 
 
 class ControlledSites(SimSites):
@@ -141,6 +158,41 @@ def form(name: str = "A", site: str = "edge-1", **more: str) -> dict[str, str]:
 
 def composition(*forms: Mapping[str, str]) -> str:
     lines = ["jobs:"]
-    for one in forms:
-        lines += (f"{'- ' if number == 0 else '  '}{key}: {value}" for number, (key, value) in enumerate(one.items()))
+    for each in forms:
+        lines += (f"{'- ' if number == 0 else '  '}{key}: {value}" for number, (key, value) in enumerate(each.items()))
     return "\n".join(lines) + "\n"
+
+
+def buckets(answer: Any) -> dict[str, str]:
+    return {change["job"]: change["bucket"] for change in answer["plan"]["changes"]}
+
+
+def pipeline_form(it: Controlled, **more: Any) -> dict[str, Any]:
+    code = it.upload("city.zip")
+    return {"project": to_json(PROJECT), "upload": code, "sites": SITES_FILE, "placement": PLACED, **more}
+
+
+def settled(it: Controlled) -> None:
+    assert until(lambda: it.call("GET", "/status", 200)["is_done"])
+
+
+def until(is_so: Any) -> bool:
+    """Ask again and again: the controller rings no bell for those outside."""
+    end_s = time.monotonic() + WAIT_S
+    while not is_so():
+        if time.monotonic() > end_s:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[Controlled]:
+    """A controller that has code for jobs; in its world nothing may have gone wrong at the end."""
+    found = Controlled(folder)
+    try:
+        found.upload()
+        yield found
+    finally:
+        found.stop()
+    assert found.sites.world.faults == []

@@ -17,6 +17,7 @@ from random import Random
 from typing import Any
 
 from headwater.bind.shelf import FileShelf
+from headwater.errors import BindError
 from headwater.plan.jobs import Job
 from headwater.ports import Positions, Record, Running
 from headwater.run.agent import Agent
@@ -41,6 +42,7 @@ class Gates:
     def __init__(self) -> None:
         self._gates: dict[str, threading.Event] = {}
         self.reached: dict[str, threading.Event] = {}
+        self.passed: list[str] = []  # acts that came to a gate
 
     def close(self, act: str) -> None:
         self._gates[act], self.reached[act] = threading.Event(), threading.Event()
@@ -54,6 +56,7 @@ class Gates:
 
     def pass_by(self, act: str) -> None:
         if act in self._gates:
+            self.passed.append(act)
             self.reached[act].set()
             assert self._gates[act].wait(WAIT_S), f"nobody opens '{act}'"
 
@@ -66,12 +69,15 @@ class ThreadedEngine(SimEngine):
         self.shared = world
         self.gates = Gates()
         self.padding_bytes = 0
+        self.trouble = ""  # why it starts nothing
         self.ensured: list[str] = []  # jobs, each time
 
     def ensure(self, record: Record) -> None:
         self.gates.pass_by(f"ensure {record.job.name}")
         with self.shared.lock:
             self.ensured.append(record.job.name)
+            if self.trouble:
+                raise BindError(self.trouble)
             super().ensure(record)
 
     def halt(self, record: Record, is_drain: bool) -> Positions:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +34,15 @@ class Guard:
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
         self.lost: list[str] = []  # ends of paths: the next answer to each gets lost after the deed
+        self.is_forgetful = False  # all orders that are not answered are given at each poll
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             token = dict(scope["headers"]).get(b"authorization", b"").decode().removeprefix("Bearer ")
             kind = "operator" if token == "operator" else "agent"
             scope["headwater"] = {"kind": kind, "site": token if kind == "agent" else None, "token_id": "1"}
+            if self.is_forgetful:
+                scope = {**scope, "query_string": re.sub(rb"after=\d+", b"after=0", scope["query_string"])}
         said: list[Any] = []
 
         async def keep(message: Any) -> None:
@@ -62,8 +66,9 @@ def _body(said: list[Any]) -> bytes:
 class Served:
     """One controller as its agents see it: a desk and a server. `stop` and `start` make it another one."""
 
-    def __init__(self, folder: Path, **options: Any) -> None:
+    def __init__(self, folder: Path, tls: Mapping[str, str] | None = None, **options: Any) -> None:
         self.folder = folder
+        self.tls: Mapping[str, Any] = tls or {}
         self.options = options
         self.kept: list[str] = []  # sites, in the order in which they were written
         self.port = 0
@@ -85,7 +90,7 @@ class Served:
         listening.bind(("127.0.0.1", self.port))
         self.port = listening.getsockname()[1]
         self.guard = Guard(app)
-        config = uvicorn.Config(self.guard, log_config=None, lifespan="off", timeout_graceful_shutdown=2)
+        config = uvicorn.Config(self.guard, log_config=None, lifespan="off", timeout_graceful_shutdown=2, **self.tls)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listening]}, daemon=True)
         self._thread.start()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 import time
 from dataclasses import replace
 
 import pytest
 
+from headwater.bind.certificates import issue, make_ca
 from headwater.errors import BindError
 from headwater.plan.jobs import Job, Topic
 from headwater.run.coordinator import Coordinator
@@ -42,7 +42,7 @@ def reached(desk: Desk) -> set[str]:
 
 
 def ids(world: SharedWorld, topic: Topic) -> list[str]:
-    return sorted(row.id for row in world.rows(topic))
+    return sorted(row.id for row in world.log(topic).rows)
 
 
 def queries(agents: dict[str, Living]) -> dict[str, str]:
@@ -150,29 +150,35 @@ def test_a_controller_that_dies_in_the_middle_of_an_order_finds_it_again(plane, 
         assert [one.state for one in plane.desk.observe().held] == ["running"]
 
 
-def test_a_site_whose_agent_is_gone_is_refused_at_once_and_the_others_go_on(tmp_path):
-    with served(tmp_path / "controller", silent_s=2.5) as plane, living(plane, "abc", tmp_path) as (_, agents):
-        until(lambda: reached(plane.desk) == {"a", "b", "c"})
-        wanted = chain()
-        coordinator = Coordinator(plane.desk, lambda: wanted)
-        assert coordinator.step().is_whole
-        agents["b"].stop()
-        until(lambda: reached(plane.desk) == {"a", "c"})
-        call = Later(lambda: plane.desk.halt("b", "count", 1, True))
-        with pytest.raises(BindError, match="HW4902 site 'b' does not answer"):
-            call.result()
-        assert call.took_s < 0.2
-        wanted["count"] = replace(wanted["count"], site="a")
-        wanted["more"] = job("more", "c", ALARMS, Topic("c", "more"))
-        outcome = coordinator.step()
-        assert {done.step.job for done in outcome.failures} == {"count"}
-        assert {one.job.name: one.site for one in plane.desk.observe().held} == {
-            "clean": "a", "count": "b", "alarm": "c", "more": "c",
-        }  # fmt: skip
-        agents["b"].start()
-        until(lambda: "b" in reached(plane.desk))
-        assert coordinator.step().is_whole
-        assert coordinator.plan().observed.owner("count").site == "a"
+def test_a_site_whose_agent_was_killed_is_refused_at_once_and_the_others_go_on(tmp_path):
+    with served(tmp_path / "controller", silent_s=2.5) as plane, living(plane, "ac", tmp_path):
+        child = Child(plane, "b", tmp_path / "b")
+        try:
+            until(lambda: reached(plane.desk) == {"a", "b", "c"})
+            wanted = chain()
+            coordinator = Coordinator(plane.desk, lambda: wanted)
+            assert coordinator.step().is_whole
+            child.kill()
+            until(lambda: reached(plane.desk) == {"a", "c"})
+            call = Later(lambda: plane.desk.halt("b", "count", 1, True))
+            with pytest.raises(BindError, match="HW4902 site 'b' does not answer"):
+                call.result()
+            assert call.took_s < 0.2
+            wanted["count"] = replace(wanted["count"], site="a")
+            wanted["more"] = job("more", "c", ALARMS, Topic("c", "more"))
+            outcome = coordinator.step()
+            assert {done.step.job for done in outcome.failures} == {"count"}
+            assert {one.job.name: one.site for one in plane.desk.observe().held} == {
+                "clean": "a", "count": "b", "alarm": "c", "more": "c",
+            }  # fmt: skip
+            child = Child(plane, "b", tmp_path / "b")
+            until(lambda: "b" in reached(plane.desk))
+            assert coordinator.step().is_whole
+            owner = coordinator.plan().observed.owner("count")
+            assert owner is not None
+            assert owner.site == "a"
+        finally:
+            child.kill()
 
 
 def test_of_two_agents_of_a_site_the_second_waits_until_the_first_is_gone(tmp_path):
@@ -189,6 +195,17 @@ def test_of_two_agents_of_a_site_the_second_waits_until_the_first_is_gone(tmp_pa
             agents["a"].start()
         finally:
             second.stop()
+
+
+def test_an_order_that_is_being_carried_out_is_finished_and_answered_before_the_agent_stops(plane, tmp_path):
+    with living(plane, "a", tmp_path) as (_, agents):
+        until(lambda: reached(plane.desk) == {"a"})
+        gates = agents["a"].engine.gates
+        gates.close("warm count")
+        call = Later(lambda: plane.desk.warm("a", job("count", "a", CARS, Topic("a", "out"))))
+        assert gates.reached["warm count"].wait(10.0)
+        agents["a"].stop()
+        call.result(1.0)
 
 
 def test_two_agents_cannot_share_a_state_folder(tmp_path):
@@ -209,6 +226,22 @@ def test_lost_answers_of_the_controller_neither_lose_nor_double_an_order(plane, 
             assert len(queries(agents)) == 0, number
         until(lambda: plane.guard.lost == [])
         assert {one.job.name for one in plane.desk.observe().held} == set(wanted)
+
+
+def test_an_order_that_comes_again_is_not_done_again(plane, tmp_path):
+    with living(plane, "a", tmp_path) as (_, agents):
+        until(lambda: reached(plane.desk) == {"a"})
+        gates = agents["a"].engine.gates
+        gates.close("warm count")
+        plane.guard.is_forgetful = True
+        call = Later(lambda: plane.desk.warm("a", job("count", "a", CARS, Topic("a", "out"))))
+        assert gates.reached["warm count"].wait(10.0)
+        plane.desk.drop("a", "x", 1)  # both come until they are answered
+        plane.desk.observe()
+        plane.guard.is_forgetful = False
+        gates.open("warm count")
+        call.result()
+        assert gates.passed == ["warm count"]
 
 
 def test_a_slow_order_holds_up_nobody(plane, tmp_path):
@@ -240,7 +273,9 @@ def test_a_checkpoint_of_50_megabytes_moves(plane, tmp_path):
         begun_s = time.monotonic()
         assert coordinator.step().is_whole
         print(f"\n50 MB went from one agent to another in {time.monotonic() - begun_s:.2f} s")  # noqa: T201 - a figure
+        flow(world, agents)
         assert agents["b"].engine.counts("count") == {"x": 20}
+        assert len(ids(world, Topic("a", "out"))) == 20
         assert world.faults == []
 
 
@@ -267,9 +302,10 @@ def test_an_agent_stops_at_once_and_its_jobs_go_on(plane, tmp_path):
         agents["a"].stop()
         assert time.monotonic() - begun_s < 1.5  # a poll would wait longer
         assert queries(agents) == before
+        with pytest.raises(BindError, match=r"HW4902 site 'a' does not answer .* its agent was stopped"):
+            plane.desk.drop("a", "x", 1)  # it said goodbye
         agents["a"].start()
-        call = Later(lambda: until(lambda: "a" in reached(plane.desk)))
-        call.result()
+        until(lambda: "a" in reached(plane.desk))
         plane.desk.drop("a", "x", 1)
         assert queries(agents) == before
 
@@ -279,24 +315,16 @@ def test_troubles_are_told_once_and_logs_are_given(plane, tmp_path):
         until(lambda: reached(plane.desk) == {"a"})
         assert plane.desk.logs("a", "count", 7) == "7 of count"
         assert [one.hello.address for one in plane.desk.sites() if one.hello] == ["http://a/"]
-        done = threading.Event()
-        engine, count = agents["a"].engine, [0]
-
-        def broken(record):
-            del record
-            count[0] += 1
-            if count[0] >= 3:
-                done.set()
-            raise BindError("HW4501 the runner does not start")
-
+        engine = agents["a"].engine
         plane.desk.run("a", job("count", "a", CARS, Topic("a", "out")), 1, {}, None)
+        engine.trouble = "HW4501 the runner does not start"
         engine.kill()
-        engine.ensure = broken
-        assert done.wait(10.0)
+        before = len(engine.ensured)
+        until(lambda: len(engine.ensured) >= before + 3)
         assert [text for text in agents["a"].said if "HW4501" in text] == [
             "job 'count': HW4501 the runner does not start"
         ]
-        del engine.ensure
+        engine.trouble = ""
         until(lambda: queries(agents))
         assert world.faults == []
 
@@ -345,3 +373,23 @@ def test_nobody_there_is_told_apart_from_a_refusal(tmp_path):
         line.post("/hello", {})
     assert "secret" not in str(caught.value)
     line.close()
+
+
+def test_a_controller_with_a_certificate_of_another_authority_is_not_spoken_with(tmp_path):
+    own, other = make_ca(tmp_path / "own"), make_ca(tmp_path / "other")
+    certificate = issue(tmp_path / "own", "controller", ["127.0.0.1"])
+    tls = {"ssl_certfile": str(certificate.certificate), "ssl_keyfile": str(certificate.key)}
+    with served(tmp_path / "controller", tls=tls) as plane:
+        secure = plane.url.replace("http:", "https:")
+        good = Line(secure, "a", lambda: "a", tmp_path, own.certificate)
+        assert good.post("/hello", {"session": "1" * 32, "broker": "a:1"}) == {"session": "1" * 32}
+        for wrong in (
+            Line(secure, "a", lambda: "a", tmp_path, other.certificate),
+            Line(secure, "a", lambda: "a", tmp_path),
+        ):
+            with pytest.raises(Away, match=r"HW4916 .*certificate"):
+                wrong.post("/hello", {"session": "2" * 32, "broker": "a:1"})
+            wrong.close()
+        good.close()
+    with pytest.raises(BindError, match="HW4916"):
+        Line(secure, "a", lambda: "a", tmp_path, tmp_path / "none")

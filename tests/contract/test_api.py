@@ -7,54 +7,24 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from headwater.errors import BindError
-from headwater.model.keep import to_json
-from headwater.plan.jobs import Topic
-from headwater.serve import api_models as forms
-from tests.contract.controlled import CODE, WAIT_S, Controlled, composition, form
-from tests.unit.test_deploy import SOURCE, project
-from tests.unit.test_lanes import one, sink
+from tests.contract.controlled import CODE, WAIT, Controlled, buckets, composition, form, running, settled, until
 
-WAIT = {"wait_s": WAIT_S}
 A, B = form("A", "edge-1"), form("B", "edge-2")
 C = form("C", "cloud", source_topic="T-filter", sink_topic="T-D")
 D = form("D", "cloud", source_topic="T-D", source_broker="cloud", sink_topic="T-total")
 C2 = form("C2", "cloud", source_topic="T-C2", sink_topic="T-D")
 FIRST = composition(A, B, C, D)
 SECOND = composition(A, {**C, "sink_topic": "T-C2"}, C2, D)
-SITES = """\
-sites:
-  edge-1: {kind: leaf, slots: 9}
-  edge-2: {kind: middle, slots: 9}
-  cloud: {kind: root, slots: 9}
-links:
-  - {between: [edge-1, edge-2], latency: 10 ms, bandwidth: 100 Mbit/s}
-  - {between: [edge-2, cloud], latency: 10 ms, bandwidth: 100 Mbit/s}
-"""
-PROJECT = project(SOURCE, one("warm", "taxis"), one("busy", "warm", "aggregate"), sink("out", "busy"))
-PLACED = {"taxis": "edge-1", "warm": "edge-1", "busy": "cloud", "out": "cloud"}
 
 
 @pytest.fixture
 def it(tmp_path: Path) -> Iterator[Controlled]:
-    found = Controlled(tmp_path)
-    found.upload()
-    yield found
-    found.stop()
-    assert found.sites.world.faults == []
-
-
-def buckets(answer: Any) -> dict[str, str]:
-    return {change["job"]: change["bucket"] for change in answer["plan"]["changes"]}
-
-
-def pipeline_form(it: Controlled, **more: Any) -> dict[str, Any]:
-    code = it.upload("city.zip")
-    return {"project": to_json(PROJECT), "upload": code, "sites": SITES, "placement": PLACED, **more}
+    with running(tmp_path) as found:
+        yield found
 
 
 def test_a_job_is_deployed_shown_and_deleted(it: Controlled) -> None:
@@ -112,9 +82,6 @@ def test_a_name_that_something_else_has_is_refused_and_both_are_named(it: Contro
     assert "'A' belongs to 'city' already" in error["text"]
     assert "'town'" in error["text"]
     assert it.call("POST", "/jobs", 422, json=A)["error"]["code"] == "HW1810"
-    it.call("PUT", "/pipelines/city", 422, json=pipeline_form(it))
-    it.call("PUT", "/pipelines/flow", 202, json=pipeline_form(it))
-    assert it.call("PUT", "/compositions/flow", 422, content=composition(form("Z")))["error"]["code"] == "HW1810"
 
 
 def test_a_plan_changes_nothing_and_is_applied_just_once(it: Controlled) -> None:
@@ -213,80 +180,6 @@ def test_a_restarted_controller_touches_nothing_that_runs(it: Controlled) -> Non
     assert it.call("GET", "/status", 200)["is_done"]
     assert it.call("GET", "/plan", 200)["plan"]["steps"] == []
     assert {name: site.engine.states() for name, site in it.sites.by_name.items()} == queries
-
-
-def test_a_pipeline_is_placed_cut_deployed_moved_and_removed(it: Controlled) -> None:
-    answer = it.call("PUT", "/pipelines/flow", 200, json=pipeline_form(it), params=WAIT)
-    assert buckets(answer) == {"flow.warm": "start", "flow.out": "start"}
-    seen = it.call("GET", "/pipelines/flow", 200)
-    assert seen["placement"] == PLACED
-    assert it.store.wanted()["flow.warm"].sink == Topic("cloud", "hw.flow.warm")
-    assert it.call("GET", "/jobs/flow.warm", 200)["wanted"]["is_fragment"]
-    moved = it.call("POST", "/pipelines/flow/move", 200, json={"operator": "warm", "site": "cloud"}, params=WAIT)
-    assert moved["is_done"]
-    assert {name: job.site for name, job in it.store.wanted().items()} == {
-        "flow.taxis": "edge-1",
-        "flow.out": "cloud",
-    }
-    back = it.call("POST", "/jobs/flow.out/move", 200, json={"site": "edge-2"}, params=WAIT)
-    assert back["is_done"]
-    assert it.call("GET", "/pipelines/flow", 200)["placement"] == {
-        "taxis": "edge-1", "warm": "edge-2", "busy": "edge-2", "out": "edge-2",
-    }  # fmt: skip
-    it.call("POST", "/pipelines/flow/stop", 200, params=WAIT)
-    assert {job["state"] for job in it.call("GET", "/jobs", 200)["jobs"]} == {"stopped"}
-    assert it.call("GET", "/pipelines", 200) == {"pipelines": [{"name": "flow", "jobs": 2}]}
-    it.call("DELETE", "/jobs/flow.out", 422)
-    it.call("DELETE", "/pipelines/flow", 200, params=WAIT)
-    assert it.call("GET", "/jobs", 200) == {"jobs": []}
-    it.call("GET", "/pipelines/flow", 404)
-
-
-def test_a_pipeline_that_is_submitted_again_stays_where_it_was_moved_to(it: Controlled) -> None:
-    asked = pipeline_form(it, placement=None)
-    it.call("PUT", "/pipelines/flow", 200, json=asked, params=WAIT)
-    for operator in PLACED:
-        it.call("POST", "/pipelines/flow/move", 200, json={"operator": operator, "site": "edge-2"}, params=WAIT)
-    again = it.call("PUT", "/pipelines/flow", 200, json=asked, params=WAIT)
-    assert set(buckets(again).values()) == {"keep"}
-    assert set(it.call("GET", "/pipelines/flow", 200)["placement"].values()) == {"edge-2"}
-    back = it.call("PUT", "/pipelines/flow", 200, json={**asked, "placement": PLACED}, params=WAIT)
-    assert "move" in buckets(back).values()
-
-
-@pytest.mark.parametrize(
-    ("more", "status", "code"),
-    [
-        ({"upload": "ab" * 32}, 422, "HW1814"),
-        ({"project": "{}"}, 422, "HW1812"),
-        ({"project": "[" * 100_000}, 422, "HW1812"),
-        ({"project": to_json(PROJECT).replace('"taxis"', '"warm"')}, 422, "HW1812"),
-        ({"project": to_json(PROJECT).replace('"rate_rps": 100.0', '"rate_rps": "x"')}, 422, "HW1812"),
-        ({"project": to_json(PROJECT).replace("fields", "field")}, 422, "HW1812"),
-        ({"sites": "sites: 7"}, 422, "HW1005"),
-        ({"sites": SITES.replace("edge-2", "mars")}, 422, "HW1813"),
-        ({"placement": {**PLACED, "warm": "mars"}}, 422, "HW1813"),
-        ({"placement": {**PLACED, "warn": "cloud"}}, 422, "HW1507"),
-        ({"placement": {}}, 422, "HW1508"),
-        ({"method": "magic", "placement": None}, 422, "HW1401"),
-        ({"seed": -1}, 422, "HW1820"),
-        ({"colour": "red"}, 422, "HW1820"),
-        ({"sites": SITES.replace("slots: 9", "slots: 1"), "placement": None}, 409, "HW2101"),
-    ],
-)
-def test_a_pipeline_that_cannot_be_is_refused_with_the_reason(
-    it: Controlled, more: dict[str, Any], status: int, code: str
-) -> None:
-    answer = it.call("PUT", "/pipelines/flow", status, json=pipeline_form(it, **more))
-    assert answer["error"]["code"] == code
-    assert it.store.pipelines() == ()
-
-
-def test_an_operator_that_does_not_exist_cannot_move(it: Controlled) -> None:
-    it.call("PUT", "/pipelines/flow", 200, json=pipeline_form(it), params=WAIT)
-    answer = it.call("POST", "/pipelines/flow/move", 404, json={"operator": "warn", "site": "cloud"})
-    assert "Did you mean 'warm'?" in answer["error"]["text"]
-    it.call("POST", "/pipelines/none/move", 404, json={"operator": "warm", "site": "cloud"})
 
 
 @pytest.mark.parametrize(
@@ -430,45 +323,3 @@ def test_many_callers_who_wait_hold_up_nobody(it: Controlled) -> None:
 def waiting(it: Controlled, number: int) -> None:
     with it.client_of(it.token) as client:
         assert client.post("/jobs", json=form(f"W{number}"), params={"wait_s": 2}).status_code == 201
-
-
-def test_the_description_is_whole_and_answers_have_the_forms_that_it_says(it: Controlled) -> None:
-    described = it.call("GET", "/openapi.json", 200)
-    assert described["security"] == [{"token": []}]
-    assert described["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
-    for path, methods in described["paths"].items():
-        for method, call in methods.items():
-            assert call["summary"], (method, path)
-            assert path.startswith("/agents/") or call["description"], (method, path)
-    it.call("PUT", "/compositions/city", 202, content=FIRST)
-    it.call("PUT", "/pipelines/flow", 200, json=pipeline_form(it), params=WAIT)
-    for path, model in {
-        "/health": forms.Health,
-        "/status": forms.Status,
-        "/sites": forms.SitesSeen,
-        "/plan": forms.Changed,
-        "/history": forms.History,
-        "/jobs": forms.JobsSeen,
-        "/jobs/A": forms.JobSeen,
-        "/compositions": forms.CompositionsSeen,
-        "/compositions/city": forms.CompositionSeen,
-        "/pipelines": forms.PipelinesSeen,
-        "/pipelines/flow": forms.PipelineSeen,
-        "/uploads": forms.UploadsSeen,
-        "/tokens": forms.TokensSeen,
-    }.items():
-        model.model_validate(it.call("GET", path, 200), strict=True)
-
-
-def settled(it: Controlled) -> None:
-    assert until(lambda: it.call("GET", "/status", 200)["is_done"])
-
-
-def until(is_so: Any) -> bool:
-    """Ask again and again: the controller rings no bell for those outside."""
-    end_s = time.monotonic() + WAIT_S
-    while not is_so():
-        if time.monotonic() > end_s:
-            return False
-        time.sleep(0.02)
-    return True

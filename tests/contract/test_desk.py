@@ -10,6 +10,7 @@ import pytest
 
 from headwater.errors import BindError
 from headwater.plan.jobs import Held, Topic, held_object
+from headwater.serve.holdings import Holdings
 from tests.contract.served import Later, RawAgent, Served, job, served
 
 ONE, TWO, THREE = "1" * 32, "2" * 32, "3" * 32
@@ -192,7 +193,9 @@ def test_a_site_that_is_heard_of_is_waited_for(hasty):
 
 
 def test_observing_asks_all_sites_at_once_and_takes_what_they_say_then(plane):
-    other = Held("b", job("other", "b", Topic("b", "x"), Topic("a", "y")), 3, False, "stopped", True, (("x", "9"),))
+    other = Held(
+        "b", job("other", "b", Topic("b", "x"), Topic("a", "y")), 3, False, "stopped", True, positions=(("x", "9"),)
+    )
     first = Obliging(present(plane, "a", held=[]), [HELD])
     second = Obliging(present(plane, "b", TWO, held=[]), [other])
     observed = plane.desk.observe()
@@ -220,6 +223,15 @@ def test_what_a_site_holds_is_written_when_it_changes_and_only_then(plane):
     assert plane.kept == ["a"]
     agent.report([])
     assert plane.kept == ["a", "a"]
+
+
+def test_of_those_who_write_the_same_at_once_only_one_does():
+    kept: list[str] = []
+    holdings = Holdings(dict, lambda site, held: kept.append(site))
+    assert holdings.say("a", [HELD], (), None)
+    holdings.keep("a")
+    holdings.keep("a")
+    assert kept == ["a"]
 
 
 def test_a_controller_that_begins_again_knows_what_sites_hold_that_it_has_not_heard_of(plane):
@@ -402,7 +414,8 @@ def test_only_the_agent_of_a_site_is_let_in(plane):
         {"held": [held_object(HELD) | {"epoch": -1}]},
         {"held": [held_object(HELD) | {"state": "odd"}]},
         {"held": [held_object(HELD) | {"job": held_object(HELD)["job"] | {"name": "../up"}}]},
-        {"more": 1},
+        {"held": [held_object(HELD) | {"positions": {"cars": 1}}]},
+        {"held": [1]},
     ],
 )
 def test_a_hello_in_another_form_is_refused_in_our_words(plane, change):
@@ -428,6 +441,13 @@ def test_what_could_not_be_shown_again_is_not_taken(plane, told):
     body = b'{"session": "%s", "number": 5, "held": [], "told": {"x": %s}}' % (ONE.encode(), told)
     found = agent.http.post("/report", content=body, headers={"Content-Type": "application/json"})
     assert code(found) == (422, "HW1820")
+
+
+def test_what_a_later_version_says_besides_is_left_unread(plane):
+    agent = RawAgent(plane, "a")
+    held = held_object(HELD) | {"is_blue": True, "job": held_object(HELD)["job"] | {"colour": "blue"}}
+    assert agent.hello(ONE, [held], weather="fine").status_code == 200
+    assert plane.desk.latest().held == (HELD,)
 
 
 def test_half_a_character_is_no_text(plane):

@@ -78,8 +78,9 @@ def test_there_is_no_start_of_what_is_not_there() -> None:
 def test_only_the_first_process_of_a_session_is_found(program: subprocess.Popen[bytes]) -> None:
     mark = "a mark of this test"
     with subprocess.Popen([*SLEEP, mark]) as follower:
-        assert find_leader(lambda command: mark in command) is None
+        other = find_leader(lambda command: mark in command)
         follower.kill()
+    assert other is None
     with subprocess.Popen([*SLEEP, mark], start_new_session=True) as leader:
         found = find_leader(lambda command: mark in command)
         leader.kill()

@@ -19,7 +19,14 @@ from headwater.ports import Record
 
 JOB = Job("count", "city", "edge-1", (Topic("edge-1", "cars"),), Topic("dc", "hw.city.1"), "ab" * 32, "jobs:count")
 FULL = Record(
-    JOB, 3, False, True, False, {"cars": '{"cars":{"0":7}}'}, {"cars": "x"}, (Topic("edge-1", "old"),), {"dc": "h:1"}
+    JOB,
+    3,
+    False,
+    is_drained=True,
+    positions={"cars": '{"cars":{"0":7}}'},
+    seat={"cars": "x"},
+    formerly=(Topic("edge-1", "old"),),
+    brokers={"dc": "h:1"},
 )
 
 

@@ -42,6 +42,7 @@ THREADS = 1024  # a real-time query holds its threads for good; a number costs n
 IDLE_S = 300.0  # as long a runner with nothing to run is kept
 MOST_PAUSE_S = 15.0  # before a runner that dies again and again is started again
 CALM_S = 60.0  # one that lived this long is started again at once
+OUTSIDE = "@"  # what the names of topics begin with that stand for sources that only Spark knows
 STATES: Mapping[str, State] = {
     "starting": "starting", "running": "running", "searching": "waiting", "waiting": "waiting", "stopped": "stopped",
     "failed": "failed",
@@ -60,6 +61,7 @@ class Ground:
     flags: tuple[str, ...] = ()  # of Java
     box: Box = field(default_factory=Box)
     user: str | None = None  # that runners run as, where this process is root
+    keyring: Path | None = None  # with what brokers beyond this machine ask for
 
 
 @dataclass
@@ -85,7 +87,8 @@ class SparkEngine:
         self._say = say
         self._runners: dict[str, _Runner] = {}
         self._lock = threading.Lock()
-        self._owner = None if ground.user is None else identity(ground.user).user
+        needs = [ground.folder, *ground.jars.spark[:1]]  # as a runner's start looks at them
+        self._owner = None if ground.user is None else identity(ground.user, needs).user
         self._refused: dict[str, tuple[str, str]] = {}  # by job: the spec that its runner refused, and why
         self._names: dict[tuple[str, str], str] = {}  # by composition and fragment: the job
         self._seen: tuple[float, Mapping[str, Running]] = (-STATES_S, {})  # when, and how the jobs were
@@ -125,8 +128,7 @@ class SparkEngine:
         runner.specs.pop(job.name, None)
         if not answer.get("ok"):
             raise BindError(str(answer.get("error")))
-        found: dict[str, str] = answer["positions"]
-        return found
+        return _by_topic(job, answer["positions"], answer.get("own", {}))
 
     def states(self) -> Mapping[str, Running]:
         """Return how the jobs are; asked a moment ago or now."""
@@ -197,12 +199,12 @@ class SparkEngine:
         """Return process id, memory in bytes and processor seconds of each runner, by composition."""
         return {name: (one.process.pid, *one.process.usage()) for name, one in list(self._runners.items())}
 
-    def log(self, name: str) -> Path | None:
-        """Return the file with what the runner of a job printed."""
+    def log(self, name: str, lines: int) -> str:
+        """Return the last lines of what the runner of a job printed."""
         for (composition, _), known in list(self._names.items()):
             if known == name:
-                return self._runners[composition].process.log
-        return None
+                return "\n".join(self._runners[composition].process.tail(lines) or ())
+        return ""
 
     def end(self) -> None:
         """End all runners, in order; checkpoints stay."""
@@ -275,6 +277,7 @@ class SparkEngine:
             box=ground.box,
             is_detached=True,
             user=ground.user,
+            keyring=ground.keyring,
         )
 
     def _is_up(self, runner: _Runner) -> bool:
@@ -325,7 +328,7 @@ class SparkEngine:
             "brokers": brokers,
             "folder": str(folder),
             "writer": job.name,
-            "seat": dict(record.seat),
+            "seat": _by_source(record.seat),
             # One that is not the first of its name, and has no checkpoint, was given up elsewhere: what it wrote
             # there tells how far it came.
             "begun_ms": 0 if record.epoch > 1 else int(time.time() * 1000),
@@ -344,6 +347,26 @@ class SparkEngine:
                 "sink": [job.sink.broker, job.sink.name],
             }
         return request
+
+
+def _by_topic(job: Job, found: Mapping[str, str], own: Mapping[str, list[str]]) -> dict[str, str]:
+    """Return places by the job's topics; what an operator reads from outside is one topic, called after it."""
+    places = {}
+    for topic in job.sources:
+        if topic.name.startswith(OUTSIDE):
+            held = {key: found[key] for key in own.get(topic.name.removeprefix(OUTSIDE), ()) if key in found}
+            places |= {topic.key: json.dumps(held, sort_keys=True)} if held else {}
+        elif topic.key in found:
+            places[topic.key] = found[topic.key]
+    return places
+
+
+def _by_source(seat: Mapping[str, str]) -> dict[str, str]:
+    """Return places by the sources that Spark knows."""
+    found: dict[str, str] = {}
+    for key, place in seat.items():
+        found |= json.loads(place) if key.rpartition("/")[2].startswith(OUTSIDE) else {key: place}
+    return found
 
 
 def _part_id(job: Job) -> str:

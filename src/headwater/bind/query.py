@@ -27,7 +27,7 @@ from headwater.bind.failure import failure_of
 from headwater.bind.headers import BY, FROM, headers_of, parse_from
 from headwater.bind.keyring import spark_options
 from headwater.bind.replay import SLACK_MS, Written, gather, last_commit_ms, skip, unread
-from headwater.bind.seat import Seated, advance, first_records, positions, sources_of, take_seats
+from headwater.bind.seat import Seated, advance, first_records, newest, positions, sources_of, take_seats
 from headwater.bind.session import lane_settings
 from headwater.bind.sources import kafka_topics, keeps_order, reads_twice
 from headwater.errors import BindError
@@ -140,7 +140,7 @@ class Query:
         frame, marked = self.rows(wanted)
         self._ensure_topics(frame)
         sources = sources_of(frame if marked is None else marked, self.ground.brokers)
-        self.seated = take_seats(self.checkpoint, sources, self.seat, self._first, self.begun_ms)
+        self.seated = take_seats(self.checkpoint, sources, self.seat, self._first, self._ids, self.begun_ms)
         written = self.written()
         if written.reached and not self.part.is_stateful and self._is_ordered("micro-batch", frame):
             if not advance(self.checkpoint, written.reached, self.part.fans_out):
@@ -168,7 +168,6 @@ class Query:
                 continue
             self.lane = lane
             self.left_out += written.count
-            self._end_file.unlink(missing_ok=True)
             return
 
     def drain(self, spark: SparkSession, wanted: Column | None, timeout_s: int) -> dict[str, str]:
@@ -190,7 +189,7 @@ class Query:
                 f"HW4521 fragment '{self.part.id}' has not taken all that its topics hold within {timeout_s:g} s; "
                 "let it catch up, or take load off it, and try again."
             )
-        return positions(self.checkpoint)
+        return positions(self.checkpoint, self._ids)
 
     def _ensure_topics(self, frame: DataFrame) -> None:
         """Make the topics that it needs and may make: Spark refuses to start on one that is not there."""
@@ -198,7 +197,9 @@ class Query:
         if self.output is not None:
             wanted.setdefault(self.output[0], set()).add(self.output[1])
         for address in {self.ground.broker, *self.ground.brokers.values()}:
-            own = kafka_topics(frame, address) - {one.topic for one in self.part.inputs}
+            own = kafka_topics(frame, address)
+            if not self.writer:  # else whoever starts the parts makes the channels, and a missing one is a loss
+                own -= {one.topic for one in self.part.inputs}
             wanted.setdefault(address, set()).update(own)
         for address, names in wanted.items():
             if names:
@@ -208,6 +209,16 @@ class Query:
     def _by(self) -> str:
         """Return by which its rows are known; nothing where a topic has one writer for ever."""
         return f"{self.writer}#{self.seated.generation}" if self.writer else ""
+
+    def _ids(self, source: str) -> Mapping[str, str]:
+        """Return the ids of a source's topics; none, where they are not there or it is not Kafka's."""
+        broker, _, names = source.rpartition("/")
+        if not broker:
+            return {}
+        try:
+            return topics.topic_ids(self.ground.brokers.get(broker, broker), names.split(","))
+        except BindError:
+            return {}
 
     def _first(self, source: str) -> str | None:
         """Return where a source begins that nobody has read before, as Spark writes it."""
@@ -232,38 +243,28 @@ class Query:
         if self.running is not None:
             self.running.stop()
 
-    def remember_end(self) -> None:
-        """Write down where its output ends, now that it has stopped and none of its rows is on the way."""
-        if self.output is not None:
-            ends = topics.end_offsets(self.output[0], [self.output[1]])
-            found = {str(partition): offset for (_, partition), offset in ends.items()}
-            self._end_file.write_text(json.dumps({"/".join(self.output): found}), "utf-8")
+    def remember(self) -> None:
+        """Write down which rows it has written since its last commit; it has stopped, and none is on the way."""
+        if self.output is not None and self.seated.generation:
+            marks = sorted({mark.decode("ascii", "replace") for mark in self._marks(is_calm=True)})
+            self._write_known({"commit": newest(self.checkpoint / "commits"), "is_whole": True, "marks": marks})
 
     @property
-    def _end_file(self) -> Path:
-        return self.checkpoint / "headwater.end.json"
+    def _known_file(self) -> Path:
+        return self.checkpoint / "headwater.written.json"
 
-    def _is_moved_on(self) -> bool:
-        """Return whether it stopped in order and comes to write another topic, of which it can have written nothing."""
+    def _write_known(self, known: Mapping[str, Any]) -> None:
+        passing = self._known_file.with_suffix(".new")
+        passing.write_text(json.dumps(known), "utf-8")
+        passing.replace(self._known_file)
+
+    def _known(self) -> dict[str, Any] | None:
+        """Return what was written down since the last commit."""
         try:
-            return self.output is not None and "/".join(self.output) not in json.loads(
-                self._end_file.read_text("utf-8")
-            )
+            found: dict[str, Any] = json.loads(self._known_file.read_text("utf-8"))
         except (OSError, ValueError):
-            return False
-
-    def _wait_end(self, address: str, topic: str) -> None:
-        """Wait until the output is there as far as it was written: a broker that came back may show only a part."""
-        try:
-            known = json.loads(self._end_file.read_text("utf-8"))[f"{address}/{topic}"]
-        except (OSError, ValueError, KeyError):
-            _wait_steady(address, topic)
-            return
-        for _ in range(MOST_LOOKS):
-            ends = topics.end_offsets(address, [topic])
-            if all(ends.get((topic, int(partition)), 0) >= offset for partition, offset in known.items()):
-                return
-            time.sleep(STEADY_S)
+            return None
+        return found if found["commit"] == newest(self.checkpoint / "commits") else None
 
     def is_taking(self, spark: SparkSession) -> bool:
         """Return whether it takes records, so that none that comes from now on is missed."""
@@ -281,10 +282,24 @@ class Query:
         """Return which rows its output holds since its last commit."""
         if self.output is None or self.part.delivery == "at-least-once":
             return Written()
-        if any((self.checkpoint / "sources").glob("*")) and not self._is_moved_on():  # it ran before, and wrote there
-            self._wait_end(*self.output)
+        return gather(parse_from(mark) for mark in self._marks())
+
+    def _marks(self, is_calm: bool = False) -> list[bytes]:
+        """Return of which records the rows were made that it has written since its last commit.
+
+        Args:
+            is_calm: Whether the broker has just taken the last of them; else it may be coming back, and show a part.
+        """
+        assert self.output is not None
+        known = self._known()
+        marks = [] if known is None else [mark.encode() for mark in known["marks"]]
+        if known is not None and known["is_whole"]:
+            self._write_known({**known, "is_whole": False})  # from now on there may be more
+            return marks
+        if not is_calm and any((self.checkpoint / "sources").glob("*")):  # it ran before
+            _wait_steady(*self.output)
         since_ms = max(last_commit_ms(self.checkpoint), self.seated.begun_ms - SLACK_MS)
-        marks = list(_own_marks(*self.output, since_ms, self._by))
+        marks.extend(_own_marks(*self.output, since_ms, self._by))
         for address, topic in self.formerly:
             try:
                 marks.extend(_own_marks(address, topic, since_ms, self._by))
@@ -292,7 +307,7 @@ class Query:
                 if self.attempts <= PATIENT_STARTS:
                     raise
                 self.note(f"what it wrote to '{topic}' before cannot be read, so some rows may come twice: {error}")
-        return gather(parse_from(mark) for mark in marks)
+        return marks
 
     def _is_ordered(self, lane: LaneName, frame: DataFrame) -> bool:
         if (self.part.is_stateful and lane == "micro-batch") or not keeps_order(frame):

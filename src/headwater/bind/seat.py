@@ -25,8 +25,9 @@ from pyspark.sql import DataFrame
 from headwater.bind.sources import nodes
 from headwater.errors import BindError
 
-__all__ = ["Seated", "advance", "first_records", "positions", "sources_of", "take_seats"]
+__all__ = ["Seated", "advance", "first_records", "newest", "positions", "sources_of", "take_seats"]
 
+Ids = Callable[[str], Mapping[str, str]]  # of a source: the broker's own id of each of its topics
 NOTE = "headwater.json"  # which sources the lines of Spark's own files are about
 BEGUN = "headwater.begun.json"  # a change of them, written down before it is made
 INITIAL = b"\0v1\n"  # what Spark puts before the first offsets of a source
@@ -56,19 +57,9 @@ def sources_of(frame: DataFrame, brokers: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(found.values())
 
 
-def positions(checkpoint: Path) -> dict[str, str]:
-    """Return where each source goes on, of a query that is between two batches; what has not begun is left out."""
-    keys = _note(checkpoint).get("sources", [])
-    batch = _newest(checkpoint / "commits")
-    if batch is not None:
-        lines = (checkpoint / "offsets" / str(batch)).read_text("utf-8").splitlines()[2:]
-        return {key: line for key, line in zip(keys, lines, strict=True) if line != "-"}
-    found = {}
-    for number, key in enumerate(keys):
-        file = checkpoint / "sources" / str(number) / "0"
-        if file.exists():
-            found[key] = file.read_bytes().removeprefix(INITIAL).decode()
-    return found
+def positions(checkpoint: Path, ids: Ids) -> dict[str, str]:
+    """Return the place of each source, of a query that is between two batches; what has not begun is left out."""
+    return {key: _place(at, ids(key)) for key, at in _offsets(checkpoint).items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +75,7 @@ def take_seats(
     keys: Sequence[str],
     seat: Mapping[str, str],
     first: Callable[[str], str | None],
+    ids: Ids,
     begun_ms: int = 0,
 ) -> Seated:
     """Let the next start of a query read these sources, each from where it should.
@@ -91,8 +83,9 @@ def take_seats(
     Args:
         checkpoint: Of the query, which does not run.
         keys: Its sources from now on, in Spark's order.
-        seat: Where sources go on that it takes over from others; counts once, also over restarts.
-        first: Where a source begins that nobody has read before; None: as its options say.
+        seat: The places of sources that it takes over; each counts once, also over restarts, until it is left.
+        first: Offsets with which a source begins that nobody has read before; None: as its options say.
+        ids: What tells the topics of a source from others of the same names.
         begun_ms: What to keep as the beginning of a query that has none.
 
     Raises:
@@ -100,38 +93,62 @@ def take_seats(
     """
     _finish(checkpoint)
     note = _note(checkpoint)
-    mark = _digest(sorted(seat.items())) if seat else note.get("seat", "")
-    is_new_seat = bool(seat) and mark != note.get("seat")
-    if list(keys) != note.get("sources") or is_new_seat:
-        before: list[str] = note.get("sources", [])
-        at = positions(checkpoint)
-        left = {**note.get("left", {}), **{key: place for key, place in at.items() if key not in keys}}
-        known = {**{key: place for key, place in left.items() if key in keys}, **at}
-        known |= seat if is_new_seat else {}
-        later = {
+    taken = {key: mark for key, mark in note.get("taken", {}).items() if key in keys}
+    new = {key: place for key, place in seat.items() if key in keys and taken.get(key) != _digest(place)}
+    if list(keys) != note.get("sources") or new:
+        _change(
+            checkpoint,
+            keys,
+            {**taken, **{key: _digest(place) for key, place in new.items()}},
+            new,
+            first,
+            ids,
+            begun_ms,
+        )
+        note = _note(checkpoint)
+    return Seated(f"{_digest(list(keys))[:8]}.{note.get('number', 0)}", int(note.get("begun_ms", 0)))
+
+
+def _change(
+    checkpoint: Path,
+    keys: Sequence[str],
+    taken: Mapping[str, str],
+    new: Mapping[str, str],
+    first: Callable[[str], str | None],
+    ids: Ids,
+    begun_ms: int,
+) -> None:
+    """Give a query other sources, or other places in them."""
+    note, offsets = _note(checkpoint), _offsets(checkpoint)
+    before: list[str] = note.get("sources", [])
+    left = {**note.get("left", {}), **{key: _place(at, ids(key)) for key, at in offsets.items() if key not in keys}}
+    for key in keys:
+        if key in new or (key not in before and key in left):
+            found = _at(new.get(key) or left[key], ids(key))
+            offsets.pop(key, None)
+            offsets |= {} if found is None else {key: found}
+    change: dict[str, Any] = {
+        "note": {
             "sources": list(keys),
-            "seat": mark,
+            "taken": dict(taken),
             "number": int(note.get("number", -1)) + 1,
             "begun_ms": note.get("begun_ms", begun_ms),
             "left": {key: place for key, place in left.items() if key not in keys},
         }
-        batch = _newest(checkpoint / "commits")
-        change: dict[str, Any] = {"note": later}
-        if batch is None and _newest(checkpoint / "offsets") is None:
-            change["begin"] = {number: known.get(key) for number, key in enumerate(keys) if key in known or before}
-        elif before or is_new_seat:  # else: a checkpoint from before there were notes
-            if batch is None or batch != _newest(checkpoint / "offsets"):
-                raise BindError(
-                    "HW4520 it is to read other topics, but what it had in hand is not finished: halt it with its "
-                    "topics drained first, then start it again."
-                )
-            places = [known.get(key) or first(key) or "-" for key in keys]
-            change["batch"], change["text"] = batch, "\n".join([*_head(checkpoint, batch), *places])
-        _write(checkpoint / BEGUN, json.dumps(change))
-        _finish(checkpoint)
-        note = later
-    generation = f"{_digest(list(keys))[:8]}.{note.get('number', 0)}"
-    return Seated(generation, int(note.get("begun_ms", 0)))
+    }
+    batch = newest(checkpoint / "commits")
+    if batch is None and newest(checkpoint / "offsets") is None:
+        change["begin"] = {number: offsets.get(key) for number, key in enumerate(keys) if key in offsets or before}
+    elif before or new:  # else: a checkpoint from before there were notes
+        if batch is None or batch != newest(checkpoint / "offsets"):
+            raise BindError(
+                "HW4520 it is to read other topics, but what it had in hand is not finished: halt it with its "
+                "topics drained first, then start it again."
+            )
+        places = [offsets.get(key) or first(key) or "-" for key in keys]
+        change["batch"], change["text"] = batch, "\n".join([*_head(checkpoint, batch), *places])
+    _write(checkpoint / BEGUN, json.dumps(change))
+    _finish(checkpoint)
 
 
 def advance(checkpoint: Path, reached: Mapping[tuple[str, int], int], has_more: bool) -> bool:
@@ -142,10 +159,10 @@ def advance(checkpoint: Path, reached: Mapping[tuple[str, int], int], has_more: 
         reached: By topic and partition: the last record with a row in the output.
         has_more: Whether such a record may have more rows to give.
     """
-    batch, keys = _newest(checkpoint / "commits"), _note(checkpoint).get("sources", [])
-    if batch is None or batch != _newest(checkpoint / "offsets") or not all("/" in key for key in keys):
+    batch, keys = newest(checkpoint / "commits"), _note(checkpoint).get("sources", [])
+    if batch is None or batch != newest(checkpoint / "offsets") or not all("/" in key for key in keys):
         return False
-    at = positions(checkpoint)
+    at = _offsets(checkpoint)
     places = []
     for key in keys:
         place = json.loads(at[key])
@@ -168,6 +185,32 @@ def first_records(offsets: Mapping[tuple[str, int], int]) -> str:
     for (topic, partition), offset in sorted(offsets.items()):
         places.setdefault(topic, {})[str(partition)] = offset
     return json.dumps(places, separators=(",", ":"))
+
+
+def _place(at: str, ids: Mapping[str, str]) -> str:
+    """Return offsets together with the topics that they are of, for whoever goes on there."""
+    return json.dumps({"at": at, "ids": dict(ids)}, sort_keys=True)
+
+
+def _at(place: str, ids: Mapping[str, str]) -> str | None:
+    """Return the offsets of a place; None, if its topics are not those of then: emptied and made again, they begin."""
+    found = json.loads(place)
+    return str(found["at"]) if found["ids"] == dict(ids) else None
+
+
+def _offsets(checkpoint: Path) -> dict[str, str]:
+    """Return the offsets of each source, as Spark has them, of a query that is between two batches."""
+    keys = _note(checkpoint).get("sources", [])
+    batch = newest(checkpoint / "commits")
+    if batch is not None:
+        lines = (checkpoint / "offsets" / str(batch)).read_text("utf-8").splitlines()[2:]
+        return {key: line for key, line in zip(keys, lines, strict=True) if line != "-"}
+    found = {}
+    for number, key in enumerate(keys):
+        file = checkpoint / "sources" / str(number) / "0"
+        if file.exists():
+            found[key] = file.read_bytes().removeprefix(INITIAL).decode()
+    return found
 
 
 def _finish(checkpoint: Path) -> None:
@@ -211,7 +254,8 @@ def _note(checkpoint: Path) -> dict[str, Any]:
     return found
 
 
-def _newest(folder: Path) -> int | None:
+def newest(folder: Path) -> int | None:
+    """Return the newest batch that a folder of a checkpoint tells of."""
     return max((int(one.name) for one in folder.glob("[0-9]*") if one.name.isdigit()), default=None)
 
 

@@ -37,7 +37,16 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own typ
 from headwater.bind import keyring
 from headwater.errors import BindError
 
-__all__ = ["client_settings", "end_offsets", "ensure_topics", "first_offsets", "reason", "remove_topics", "tail"]
+__all__ = [
+    "client_settings",
+    "end_offsets",
+    "ensure_topics",
+    "first_offsets",
+    "reason",
+    "remove_topics",
+    "tail",
+    "topic_ids",
+]
 
 PAUSE_S = 0.02  # between two questions about the same thing
 
@@ -181,6 +190,28 @@ def _offsets(address: str, topics: Iterable[str], timeout_s: float, is_end: bool
                 }
             except KafkaException as error:
                 why = reason(error)
+                if not _may_pass(error):
+                    break
+    raise _unread(", ".join(map(repr, wanted)), address, timeout_s, why)
+
+
+def topic_ids(address: str, topics: Iterable[str], timeout_s: float = 10.0) -> Mapping[str, str]:
+    """Return the broker's own id of each topic: one that is removed and made again has another.
+
+    Raises:
+        BindError: HW4206 a topic is not there; HW4207 no answer.
+    """
+    wanted = sorted(set(topics))
+    with AdminClient(client_settings(address)) as admin:
+        why = "no answer"
+        for left_s in _rounds(timeout_s):
+            try:
+                found = admin.describe_topics(TopicCollection(wanted), request_timeout=left_s)
+                return {name: str(future.result(left_s + 1).topic_id) for name, future in found.items()}
+            except KafkaException as error:
+                why = reason(error)
+                if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise _missing(", ".join(wanted), address) from error
                 if not _may_pass(error):
                     break
     raise _unread(", ".join(map(repr, wanted)), address, timeout_s, why)

@@ -178,15 +178,24 @@ def _closed(wanted: Mapping[str, Job], owners: Mapping[str, Held]) -> frozenset[
 def _awaited(wanted: Mapping[str, Job], owners: Mapping[str, Held]) -> frozenset[str]:
     """Return the jobs that go, but have records in hand that others count on.
 
-    These are records that jobs have written that stay and now write elsewhere, or that flow, directly or not, to
-    where a job that stays reads, or writes from now on.
+    These are records that jobs have written that stay and now write elsewhere, or that others go on for; or records
+    that flow, directly or not, to where a job that stays reads, or writes from now on.
     """
     going = {name: one.job for name, one in owners.items() if name not in wanted}
     staying = {name: one.job for name, one in owners.items() if name in wanted}
     left = {topic for name, one in staying.items() if one.sink != wanted[name].sink for topic in _sinks(one)}
+    entered = {(one.composition, topic) for one in wanted.values() for topic in _entered(one, owners.get(one.name))}
+    for one in going.values():
+        if any((one.composition, topic) in entered for topic in one.sources):
+            left.update(_sinks(one))
     live = {topic for one in wanted.values() for topic in _sinks(one)}
     live |= {topic for one in staying.values() for topic in one.sources}
     return frozenset(_along(going, left, _sources, _sinks) | _along(going, live, _sinks, _sources))
+
+
+def _entered(job: Job, owner: Held | None) -> tuple[Topic, ...]:
+    """Return the topics that a job comes to read."""
+    return tuple(one for one in job.sources if owner is None or one not in owner.job.sources)
 
 
 def _along(jobs: Mapping[str, Job], topics: set[Topic], near: _Side, far: _Side) -> set[str]:

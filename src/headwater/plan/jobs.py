@@ -104,6 +104,7 @@ class Held:
     is_run: bool  # whether the site keeps it running
     state: State
     is_drained: bool = False  # stopped, and all that its topics held when it stopped is taken and written
+    is_placed: bool = False  # told how to run, with a place in its sources, and has not run so yet
     positions: tuple[tuple[str, str], ...] = ()  # of a drained one: where each source goes on, also of those it left
     text: str = field(default="", compare=False)  # what went wrong
 

@@ -20,7 +20,7 @@ Jobs that begin with nothing in hand wait for none of this, and start all at onc
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -101,11 +101,13 @@ class _Of:
 
 def order(changes: Changes, observed: Observed) -> tuple[Step, ...]:
     """Return the steps of all changes, in an order in which they may be done one by one."""
-    steps = _Steps()
     takes = heirs(changes)
     givers = {name for taken in takes.values() for name in taken.values()}
+    turns = tuple(_turns(changes, takes, givers, observed))
+    if turns:
+        return turns  # all else follows from how things are then
+    steps, of = _Steps(), {}
     again = _fed_again(changes)
-    of = {}
     for change in changes.of:
         must_drain = change.must_drain or change.job in givers
         of[change.job] = _of_one(change, steps, takes.get(change.job, {}), must_drain, change.job in again)
@@ -114,6 +116,34 @@ def order(changes: Changes, observed: Observed) -> tuple[Step, ...]:
     _places_are_handed_over(changes, takes, steps, of)
     _readers_start_first(changes, takes, steps, of)
     return _sorted(steps)
+
+
+def _turns(
+    changes: Changes, takes: Mapping[str, Mapping[Topic, str]], givers: Collection[str], observed: Observed
+) -> Iterator[Step]:
+    """Yield steps for jobs that were cut off between two topics, and now have to drain.
+
+    Such a job has stopped with records in hand, and its readers have gone ahead to where it was to write. What it
+    drains must go there too, and not to where nobody reads it any more.
+    """
+    read = {topic for one in observed.owners().values() for topic in one.job.sources}
+    for change in changes.of:
+        owner = change.before
+        if owner is None or owner.is_run or owner.is_drained or owner.site not in observed.reached:
+            continue
+        if (change.must_drain or change.job in givers) and owner.job.sink is not None and owner.job.sink not in read:
+            after = [change.after, *(one.after for one in changes.of if _goes_on_for(one, change, takes))]
+            sink = next((one.sink for one in after if one is not None and one.sink in read), None)
+            if sink is not None:
+                job = replace(owner.job, sink=sink, is_run=False)
+                because = f"its readers are at '{sink}' already"
+                yield Step("place", owner.site, change.job, because, owner.epoch, wanted=job)
+
+
+def _goes_on_for(one: Change, other: Change, takes: Mapping[str, Mapping[Topic, str]]) -> bool:
+    """Return whether a job takes over from another one, or writes on in its place."""
+    wrote = None if other.before is None else one.left_sink in other.before.job.sources
+    return other.job in takes.get(one.job, {}).values() or bool(wrote)
 
 
 def _of_one(
@@ -171,13 +201,25 @@ def _fed_again(changes: Changes) -> set[str]:
     """Return the jobs whose topics may have got more since they were drained.
 
     A drained job that was then cut off from its change has its writers still running. If these leave the topic
-    too, it must drain once more, unless another job has already written down that it goes on from there.
+    too, it must drain once more; unless another job has already written down that it goes on from there, or it
+    has only done so itself, and the one that it would go on for is still there.
     """
     closing = {change.left_sink for change in changes.of}
     held = {(one.after.composition, topic) for one in changes.of if one.after is not None for topic in _held(one)}
     left = leaving(changes)
     handed = {one.job for place in left.keys() & held for one in left[place]}
+    own = {place for one in changes.of for place in _places(one, is_placed=False)}
+    handed |= {one.job for one in changes.of if not own.isdisjoint(_places(one, is_placed=True))}
     return {one.job for one in changes.of if not closing.isdisjoint(one.leaves)} - handed
+
+
+def _places(change: Change, is_placed: bool) -> set[tuple[str, str, str]]:
+    """Return where a stopped job goes on in the sources that it leaves: those of its own, or those it stands in for."""
+    owner = change.before
+    if owner is None or owner.is_placed != is_placed:
+        return set()
+    left = {topic.key for topic in change.leaves}
+    return {(owner.job.composition, key, place) for key, place in owner.positions if key in left}
 
 
 def _held(change: Change) -> tuple[Topic, ...]:
@@ -190,7 +232,8 @@ def _held(change: Change) -> tuple[Topic, ...]:
 def _writers_stop_first(changes: Changes, steps: _Steps, of: Mapping[str, _Of]) -> None:
     """Let a topic be drained after its writers have left it, and let them go on only then.
 
-    As long as they are not gone, whoever is cut off sees that the topic is still to be drained.
+    As long as they are not gone, whoever is cut off sees that the topic is still to be drained; and as long as
+    they may come back, a reader that goes keeps its place there.
     """
     writers: dict[Topic, list[str]] = {}
     for change in changes.of:
@@ -202,6 +245,8 @@ def _writers_stop_first(changes: Changes, steps: _Steps, of: Mapping[str, _Of]) 
             for name in (name for topic in change.leaves for name in writers.get(topic, ()) if name != change.job):
                 steps.put_after(halt, of[name].halt)
                 steps.put_after(of[name].giving_up, halt)
+                if change.after is None:
+                    steps.put_after(of[change.job].drop, of[name].giving_up)
 
 
 def _places_are_handed_over(
@@ -249,17 +294,14 @@ def _readers_start_first(
 
 def _clear(changes: Changes, observed: Observed, steps: _Steps, of: Mapping[str, _Of]) -> None:
     """Let channels that no job uses be emptied before one does."""
-    used: set[str] = set()
-    for owner in observed.owners().values():
-        used.update(topic.key for topic in owner.job.topics)
-        used.update(key for key, _ in owner.positions)  # it may not have forgotten its place there
+    used = {topic for owner in observed.owners().values() for topic in owner.job.topics}
     clears: dict[Topic, int] = {}
     for change in changes.of:
         mine = of[change.job]
         if change.after is None or mine.settling is None:
             continue
         for topic in change.after.topics:
-            if topic.is_channel and topic.key not in used:
+            if topic.is_channel and topic not in used:
                 if topic not in clears:
                     because = "nobody uses it yet: what lies there is of an earlier time"
                     clears[topic] = steps.add(Step("clear", topic.broker, "", because, topic=topic))

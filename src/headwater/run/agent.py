@@ -94,7 +94,9 @@ class Agent:
             if not record.is_run and not is_drain:
                 return {}
             positions = self._engine.halt(record, is_drain)
-            self._shelf.put(replace(record, is_run=False, is_drained=is_drain, positions=dict(positions)))
+            positions = {**record.positions, **positions} if is_drain else {}
+            stopped = replace(record, is_run=False, is_drained=is_drain, is_placed=False, positions=positions)
+            self._shelf.put(stopped)
             return positions
 
     def pack(self, name: str, epoch: int) -> bytes:
@@ -139,8 +141,11 @@ class Agent:
             positions = tuple(sorted(record.positions.items())) if record.is_drained else ()
             text = "" if running is None else running.text
             found.append(
-                Held(self.site, record.job, record.epoch, record.is_run, state, record.is_drained, positions, text)
-            )
+                Held(
+                    self.site, record.job, record.epoch, record.is_run, state, record.is_drained, record.is_placed,
+                    positions, text,
+                )
+            )  # fmt: skip
         return tuple(found)
 
     def tend(self) -> list[str]:
@@ -197,19 +202,21 @@ class Agent:
 def _next(base: Record | None, job: Job, epoch: int, seat: Positions, brokers: Mapping[str, str]) -> Record:
     """Return the record of a job that goes on from another one, or begins."""
     if base is None:  # it has taken nothing: as good as drained, as long as it does not run
-        positions = {} if job.is_run else dict(seat)
-        return Record(
-            job, epoch, job.is_run, not job.is_run, positions=positions, seat=dict(seat), brokers=dict(brokers)
-        )
+        base = Record(job, epoch, False, is_drained=True)
+        begins = dict(seat)
+    else:
+        entered = [topic.key for topic in job.sources if topic not in base.job.sources]
+        begins = {**{key: base.positions[key] for key in entered if key in base.positions}, **seat}
     left = {topic.key for topic in base.job.sources if topic not in job.sources}
-    is_drained = base.is_drained and not job.is_run
+    is_placed = base.is_drained and not job.is_run
     return Record(
         job,
         epoch,
         job.is_run,
-        is_drained,
-        positions={**base.positions, **seat} if is_drained else {},
-        seat={**{key: place for key, place in base.seat.items() if key not in left}, **seat},
+        is_drained=is_placed,
+        is_placed=is_placed,
+        positions={**base.positions, **begins} if is_placed else {},
+        seat={**{key: place for key, place in base.seat.items() if key not in left}, **begins},
         formerly=_formerly(base, job),
         brokers={**base.brokers, **brokers},
     )

@@ -86,7 +86,7 @@ def run_agent(options: control_options.Agent) -> int:
             own,
             lambda: broker.address_between,
             told,
-            lambda name, lines: _log(engine, name, lines),
+            engine.log,
             options.address,
             __version__,
             say,
@@ -154,14 +154,6 @@ def _access(options: control_options.Agent, folder: Path) -> Access | None:
     if not file.exists():
         keyring.write_private(file, secrets.token_hex(32).encode())
     return Access(keyring.USER, file.read_text("ascii"), options.cert, options.key, options.ca)
-
-
-def _log(engine: SparkEngine, name: str, lines: int) -> str:
-    """Return the last lines of what a job's runner printed."""
-    file = engine.log(name)
-    if file is None or not file.exists():
-        return ""
-    return "\n".join(file.read_text("utf-8", "replace").splitlines()[-lines:])
 
 
 def _box() -> Box:

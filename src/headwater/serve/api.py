@@ -33,30 +33,36 @@ from headwater.serve.controller import Controller
 from headwater.serve.listen import serve_forever
 from headwater.serve.wire import error_object
 
-__all__ = ["make_app", "serve_forever", "status_of"]
+__all__ = ["describe", "make_app", "make_routes", "serve_forever", "status_of"]
 
 MOST_THREADS = 100  # routes at work at once
 MOST_TOLD = 20  # mistakes in the form of a request
 NOT_FOUND = "HW1806"
-STATUS = {NOT_FOUND: 404, "HW1220": 413}
 
 _log = logging.getLogger(__name__)
 
+# Named by reference: a model for each of them at each route would take a second to make.
 TROUBLES: dict[int | str, dict[str, Any]] = {
-    400: {"model": forms.Trouble, "description": "the request cannot be read"},
-    401: {"model": forms.Trouble, "description": "no token, or one that does not count"},
-    403: {"model": forms.Trouble, "description": "the token is not for this"},
-    404: {"model": forms.Trouble, "description": "nothing has this name (HW1806)"},
-    409: {"model": forms.Trouble, "description": "no plan for this, or the plan is stale (HW2201)"},
-    413: {"model": forms.Trouble, "description": "the body is too large"},
-    422: {"model": forms.Trouble, "description": "what was sent is wrong: every mistake"},
-    503: {"model": forms.Trouble, "description": "something outside refused: a site, the disk"},
+    status: {
+        "description": text,
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Trouble"}}},
+    }
+    for status, text in {
+        400: "the request cannot be read",
+        401: "no token, or one that does not count",
+        403: "the token is not for this",
+        404: "nothing has this name (HW1806)",
+        409: "no plan for this, or the plan is stale",
+        413: "the body is too large",
+        422: "what was sent is wrong: every mistake",
+        503: "something outside refused: a site, the disk",
+    }.items()
 }
 DESCRIPTION = """\
 Jobs, compositions and pipelines that run across sites, and change while they run.
 
 **Changes.** Every changing call answers with its plan: what becomes of each job, and why. `dry_run=true` changes
-nothing. The `basis` of that plan, sent with the real call, lets it happen as planned or be refused (HW2201).
+nothing. The `basis` of that plan, sent with the real call, lets it happen as planned or be refused (409).
 `wait_s` waits for the jobs to be as wanted. The controller goes on trying whether or not anybody waits.
 
 **Errors** say what is wrong, where, and what to do next: `{"error": {"code", "text", "mistakes": [..]}}`.
@@ -73,6 +79,11 @@ def make_app(controller: Controller, desk_router: APIRouter | None, tokens: Toke
         desk_router: The agents' routes; None: there are none.
         tokens: Who is let in.
     """
+    return Guard(make_routes(controller, desk_router, tokens), tokens)
+
+
+def make_routes(controller: Controller, desk_router: APIRouter | None, tokens: Tokens) -> FastAPI:
+    """Return the same without the guard: never to be put on a port."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -93,14 +104,14 @@ def make_app(controller: Controller, desk_router: APIRouter | None, tokens: Toke
     app.include_router(operators(controller, tokens))
     if desk_router is not None:
         app.include_router(desk_router)
-    described = lru_cache(1)(lambda: _described(app))  # made when somebody asks: it takes as long as all the rest
+    described = lru_cache(1)(lambda: describe(app))  # made when somebody asks: it takes as long as all the rest
 
     @app.get("/openapi.json", include_in_schema=False)
     def openapi() -> Reply:
         return Reply(described())
 
     _tell_errors(app)
-    return Guard(app, tokens)
+    return app
 
 
 def status_of(error: HeadwaterError) -> int:
@@ -109,15 +120,18 @@ def status_of(error: HeadwaterError) -> int:
     if isinstance(status, int):
         return status
     if isinstance(error, SpecError):
-        return STATUS.get(error.mistakes[0].code, 422)
+        return 404 if error.mistakes[0].code == NOT_FOUND else 422
     return 409 if isinstance(error, PlanError) else 503 if isinstance(error, BindError) else 500
 
 
-def _described(app: FastAPI) -> dict[str, Any]:
+def describe(app: FastAPI) -> dict[str, Any]:
     """Return the description of the API, with the token that everything wants."""
     found = get_openapi(title="Headwater", version=__version__, description=DESCRIPTION, routes=app.routes)
+    schemas = found.setdefault("components", {}).setdefault("schemas", {})
+    trouble = forms.Trouble.model_json_schema(ref_template="#/components/schemas/{model}")
+    schemas.update({**trouble.pop("$defs"), "Trouble": trouble})
     scheme = {"type": "http", "scheme": "bearer", "description": "an operator's token, or that of a site's agent"}
-    found.setdefault("components", {})["securitySchemes"] = {"token": scheme}
+    found["components"]["securitySchemes"] = {"token": scheme}
     found["security"] = [{"token": []}]
     return found
 

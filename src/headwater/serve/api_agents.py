@@ -2,6 +2,7 @@
 
 The routes under `/agents/SITE`. The guard in front of them says whose token came; here it must be this site's
 agent's. All else is the desk's business. Nothing here blocks: whatever touches a disk is done aside.
+What an agent of a later version says beyond these forms is left unread.
 
     HW1820   a request that is not in the form of `docs/control.md`
     HW4905   the token is not this site's agent's
@@ -17,12 +18,12 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
 from fastapi.routing import APIRoute
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StringConstraints
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from headwater.errors import BindError
-from headwater.plan.jobs import JOB_NAME, Held, State, held_from
+from headwater.plan.jobs import JOB_NAME, Held
 from headwater.serve.desk import Desk
 from headwater.serve.sessions import Hello, Refused
 
@@ -40,70 +41,54 @@ def _plain(found: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def _paired(found: Any) -> Any:
+    """Take a job as `held_object` gives it, where positions are by name."""
+    if isinstance(found, dict) and isinstance(found.get("positions"), dict):
+        return {**found, "positions": sorted(found["positions"].items())}
+    return found
+
+
+def _sound(found: Held) -> Held:
+    """Refuse what no site can hold."""
+    if not JOB_NAME.fullmatch(found.job.name):
+        raise ValueError("that is no name of a job")
+    if not 0 <= found.epoch <= 2**53:
+        raise ValueError("that is no epoch")
+    return found
+
+
 Session = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{16,64}$")]
 JobName = Annotated[str, StringConstraints(pattern=f"^{JOB_NAME.pattern}$")]
 Short = Annotated[str, StringConstraints(max_length=300)]
 Text = Annotated[str, StringConstraints(max_length=MOST_TEXT)]
 Count = Annotated[int, Field(ge=0, le=2**53)]
+Holding = Annotated[Held, BeforeValidator(_paired), AfterValidator(_sound)]
 Plain = Annotated[dict[str, Any], AfterValidator(_plain)]
 Site = Annotated[str, Path(max_length=300)]
 Digest = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
 Checkpoint = Annotated[str, Path(pattern=r"^[0-9a-f]{32}$")]
 
 
-class _Form(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class _Topic(_Form):
-    broker: Short
-    name: Short
-
-
-class _Job(_Form):
-    name: JobName
-    composition: Short
-    site: Short
-    sources: list[_Topic]
-    sink: _Topic | None
-    code: Short
-    entry: Text
-    part: str = ""
-    is_stateful: bool | None = None
-    is_run: bool = True
-
-
-class _Held(_Form):
-    site: Short
-    job: _Job
-    epoch: Count
-    is_run: bool
-    state: State
-    is_drained: bool = False
-    positions: dict[str, str] = {}
-    text: Text = ""
-
-
-class _Hello(_Form):
+class _Hello(BaseModel):
     session: Session
     instance: Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{16,64})?$")] = ""
     broker: Short
     address: Short | None = None
     version: Short = ""
-    held: Annotated[list[_Held], Field(max_length=MOST_JOBS)] = []
+    held: Annotated[list[Holding], Field(max_length=MOST_JOBS)] = []
     busy: Annotated[list[JobName], Field(max_length=MOST_JOBS)] = []
 
 
-class _Report(_Form):
+class _Report(BaseModel):
     session: Session
     number: Count
-    held: Annotated[list[_Held], Field(max_length=MOST_JOBS)]
+    held: Annotated[list[Holding], Field(max_length=MOST_JOBS)]
     told: Plain = {}
     busy: Annotated[list[JobName], Field(max_length=MOST_JOBS)] = []
     after: Count = 0
 
 
-class _Answer(_Form):
+class _Answer(BaseModel):
     session: Session
     id: Count
     ok: bool
@@ -111,7 +96,7 @@ class _Answer(_Form):
     result: Plain | None = None
 
 
-class _Bye(_Form):
+class _Bye(BaseModel):
     session: Session
 
 
@@ -232,11 +217,11 @@ async def _chunks(desk: Desk, file: BinaryIO) -> AsyncIterator[bytes]:
             yield chunk
 
 
-def _held(site: str, found: list[_Held]) -> tuple[Held, ...]:
+def _held(site: str, found: list[Held]) -> tuple[Held, ...]:
     """Return what a site says that it holds."""
     if any(one.site != site for one in found):
         raise Refused(422, f"HW1820 site '{site}' speaks of what another site holds.")
-    return tuple(held_from(one.model_dump()) for one in found)
+    return tuple(found)
 
 
 def _error(status: int, text: str) -> JSONResponse:

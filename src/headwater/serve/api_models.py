@@ -15,29 +15,44 @@ from headwater.plan.jobs import State
 from headwater.plan.steps import Act
 
 __all__ = [
+    "ChangeSeen",
     "Changed",
     "CompositionSeen",
     "CompositionsSeen",
+    "Described",
+    "Error",
+    "FailureSeen",
     "Health",
     "History",
+    "HistoryEntry",
     "JobForm",
     "JobSeen",
     "JobsSeen",
     "Log",
+    "Mistake",
     "Move",
+    "Named",
+    "ObservedSeen",
     "OperatorMove",
     "PipelineForm",
     "PipelineSeen",
     "PipelinesSeen",
+    "PlanSeen",
+    "SiteSeen",
     "SitesSeen",
     "Status",
+    "StepSeen",
     "TokenForm",
     "TokenMade",
     "TokenRevoked",
+    "TokenSeen",
     "TokensSeen",
+    "TopicSeen",
     "Trouble",
     "Upload",
+    "UploadListed",
     "UploadsSeen",
+    "Wanted",
 ]
 
 MOST_TEXT = 16 * 2**20
@@ -110,7 +125,7 @@ class _Answer(BaseModel):
 class Mistake(_Answer):
     """One thing that is wrong."""
 
-    code: str = Field(examples=["HW1532"])
+    code: str = Field(examples=["HW1820"])
     text: str
     file: str | None
     line: int | None
@@ -162,7 +177,7 @@ class StepSeen(_Answer):
 class PlanSeen(_Answer):
     """What has to be done."""
 
-    basis: str = Field(description="send it with the change, and it is done as planned or refused with HW2201")
+    basis: str = Field(description="send it with the change, and it is done as planned or refused")
     changes: list[ChangeSeen]
     steps: list[StepSeen]
 

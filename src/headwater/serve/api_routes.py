@@ -14,8 +14,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import JSONResponse
 
 from headwater import __version__
 from headwater.bind.tokens import Tokens
@@ -50,10 +51,8 @@ Responses = dict[int | str, dict[str, Any]]
 Name = Annotated[str, Path(max_length=300, description="its name", examples=["city"])]
 
 
-class Reply(Response):
+class Reply(JSONResponse):
     """JSON in ASCII: whatever text is in it can be sent."""
-
-    media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
         """Return the bytes."""

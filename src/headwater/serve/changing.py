@@ -158,7 +158,8 @@ class _Watch:
     @property
     def is_done(self) -> bool:
         """Return whether every job is as wanted and settled."""
-        is_clear = self.left is not None and not self.left.jobs & self.own
+        # What is left on a site that does not answer is cleared away when it is back: nobody waits for that.
+        is_clear = self.left is not None and not {one.job for one in self.left.to_do} & self.own
         return is_clear and all(one.job in self.done_s for one in self.changes) and not self.failed
 
     @property

@@ -200,6 +200,7 @@ class Controller:
         what = f"pipeline {quote(name)} submitted"
         with self._placing:
             made = pipelines.deploy(name, asked, self.store.pipeline(name), known)
+            self.uploads.take([pipelines.runnable(name, made[0])])
             written = self._write(lambda wanted: self._deployed(what, name, made, wanted), call)
         return self._wait(written, call)
 

@@ -17,6 +17,7 @@ from headwater.author.graph import build
 from headwater.author.load import Loaded, load
 from headwater.bind.channel import job_rows
 from headwater.bind.query import Ground, Query
+from headwater.bind.seat import sources_of
 from headwater.bind.sources import channel_rows, counted, records_of, union
 from headwater.model.keep import from_json
 from headwater.model.project import Definition, Project
@@ -34,6 +35,7 @@ class Made:
 
     query: Query
     until: Until  # the rows of one of its operators, of the records wanted
+    own: Callable[[], dict[str, list[str]]] = dict  # by operator: the sources that only Spark knows
 
 
 class Fragments:
@@ -84,7 +86,13 @@ class Fragments:
             options = dict(self._loaded.by_name[definition.name].options).items()
             definition = replace(definition, options=tuple((str(key), str(value)) for key, value in options))
         query = Query(part, ground, definition, lambda wanted: self._rows(part, wanted))
-        return Made(query, lambda name, wanted: self._rows(part, wanted, name))
+        return Made(query, lambda name, wanted: self._rows(part, wanted, name), lambda: self._own(part))
+
+    def _own(self, part: Part) -> dict[str, list[str]]:
+        """Return what each operator of a part that reads no other reads from outside."""
+        assert self._loaded is not None
+        outer = [step for step in part.steps if not step.reads]
+        return {step.name: list(sources_of(build(self._loaded, step.of, {}), self.brokers)) for step in outer}
 
     def _rows(self, part: Part, wanted: Any, until: str | None = None) -> Any:
         """Return the rows of a part's output, or of another of its operators; each operator's are counted."""

@@ -11,14 +11,16 @@ way to search have changed: only what differs is to be touched. Loads the search
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from headwater.bind.code import pipeline_code
 from headwater.bind.store import Deployed
 from headwater.errors import HeadwaterError, Mistake, PlanError, SpecError
 from headwater.model.files import read_pipeline, read_sites, write_pipeline
-from headwater.model.keep import from_json
+from headwater.model.keep import from_json, to_json
 from headwater.model.project import Project
 from headwater.model.report import Report, listed, quote
 from headwater.model.sites import Sites
@@ -27,7 +29,7 @@ from headwater.plan.pipeline_jobs import pipeline_jobs
 from headwater.serve.arguments import Search
 from headwater.serve.kernels import load_core
 
-__all__ = ["Asked", "deploy", "moved"]
+__all__ = ["Asked", "deploy", "moved", "runnable"]
 
 MOST_SEARCH_S = 60.0
 SITES_FILE = "sites"  # what messages call it
@@ -67,7 +69,19 @@ def deploy(name: str, asked: Asked, before: Deployed | None, known: Collection[s
     prepared = _prepared(project, sites, asked, kept)
     placement = dict(prepared.placement)
     deployed = Deployed(asked.project, asked.upload, asked.sites, asked.method, asked.seed, asked.placement, placement)
-    return deployed, pipeline_jobs(prepared.project, prepared.parts, asked.upload, name)
+    code = pipeline_code(asked.upload, hashlib.sha256(_runnable(prepared.project)).hexdigest())
+    return deployed, pipeline_jobs(prepared.project, prepared.parts, code, name)
+
+
+def runnable(name: str, deployed: Deployed) -> bytes:
+    """Return what runners need of a pipeline's project beside its files; jobs name it by its hash."""
+    return _runnable(_project(deployed.project, name))
+
+
+def _runnable(project: Project) -> bytes:
+    """Return a project as JSON without where it was read: the same files read elsewhere are the same."""
+    definitions = tuple(replace(one, file=one.file.rpartition("/")[2]) for one in project.definitions)
+    return to_json(replace(project, folder="", definitions=definitions, fingerprint="")).encode()
 
 
 def moved(

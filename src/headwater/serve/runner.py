@@ -15,11 +15,12 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from headwater.bind import keyring
 from headwater.bind.blame import SetAside
 from headwater.bind.failure import Failure, failure_of
 from headwater.bind.meter import Meter
@@ -48,6 +49,7 @@ class _Held:
     query: Query
     aside: SetAside
     spec: str = ""  # what it was started as, in the words of whoever asked: another one means another query
+    own: Callable[[], dict[str, list[str]]] = dict  # by operator: the sources that only Spark knows
     state: str = (
         "starting"  # starting, running, searching (for a record), waiting (to be started again), stopped, failed
     )
@@ -70,6 +72,8 @@ class Runner:
     def __init__(self, spec: Mapping[str, Any]) -> None:
         """Start Spark and load the project."""
         self.site: str = spec["site"]
+        if spec.get("keyring"):
+            keyring.use(Path(spec["keyring"]))
         folder = Path(spec["folder"])
         brokers: dict[str, str] = spec["brokers"]
         project = Path(spec["project"]) if spec["project"] else None
@@ -172,7 +176,7 @@ class Runner:
         before = self._held.get(name)
         if before is not None:
             made.query.attempts = before.query.attempts  # its producers have names of their own
-        return _Held(made.query, SetAside(made.query, made.until), spec, begun_s=time.monotonic())
+        return _Held(made.query, SetAside(made.query, made.until), spec, made.own, begun_s=time.monotonic())
 
     def _begin(self, held: _Held) -> None:
         try:
@@ -249,12 +253,12 @@ class Runner:
     def _halt(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Stop a query for good, drained if that is asked for; where its sources go on is told then."""
         name = _named(request)
-        held = self._held.get(name)
+        held, spec = self._held.get(name), str(request.get("spec", ""))
         is_drain = bool(request.get("drain"))
-        if held is None:
-            if not is_drain:
-                return {"ok": True, "positions": {}}
-            held = self._made(request, name, str(request.get("spec", "")))
+        if held is None and not is_drain:
+            return {"ok": True, "positions": {}}
+        if held is None or (held.spec != spec and held.state == "stopped"):
+            held = self._made(request, name, spec)
         with held.lock:
             self._calm(held)
             self._held[name] = held
@@ -264,7 +268,8 @@ class Runner:
                 found = held.query.drain(self.spark, held.aside.wanted(), int(request.get("patience_s", DRAIN_S)))
             finally:
                 self._calm(held)
-        return {"ok": True, "positions": found}
+        with self._lock:
+            return {"ok": True, "positions": found, "own": held.own()}
 
     def _calm(self, held: _Held) -> None:
         """Stop a query, and return when all that it gave is written: another writer may begin then."""
@@ -279,7 +284,7 @@ class Runner:
                     "stopped, and nobody else may write there yet. Try again when the broker answers."
                 )
             self.ending.wait(FLUSH_LOOK_S)
-        query.remember_end()
+        query.remember()
 
     def _forget(self, name: str) -> dict[str, Any]:
         held = self._held.get(name)

@@ -328,7 +328,12 @@ class Sessions:
                 f"agent --site {site}"
             )
         silence_s = time.monotonic() - known.heard_s
-        if known.session is None or silence_s >= self.silent_s:
+        if known.session is None:
+            raise BindError(
+                f"HW4902 site '{site}' does not answer since {silence_s:.1f} s: its agent was stopped, or its token "
+                "counts no more. What it runs goes on. Start the agent again, with a token that counts."
+            )
+        if silence_s >= self.silent_s:
             raise _silent(site, silence_s, self.silent_s)
         return known.session
 

@@ -23,7 +23,8 @@ from headwater.sim.world import Row, World
 
 __all__ = ["Checkpoint", "SimEngine"]
 
-Mark = tuple[str, int]  # a record of a source: the key of its topic, and its offset there
+COMMITS = 0.2  # of the records, that a commit follows
+Place = tuple[int, int]  # where a record lies: the id of a log, and its offset there
 
 
 @dataclass(frozen=True)
@@ -32,11 +33,11 @@ class Checkpoint:
 
     life: int  # which start of a job of this name was its first
     committed: int  # when it was committed last: older rows are accounted for
-    positions: Mapping[str, int] = field(default_factory=dict)  # by source: the next record
+    positions: Mapping[str, Place] = field(default_factory=dict)  # by source: the next record
     counts: Mapping[str, int] = field(default_factory=dict)  # by key: the state of the job
     taken: Mapping[str, str] = field(default_factory=dict)  # by source: the place that was given and taken
-    left: Mapping[str, int] = field(default_factory=dict)  # by topic of a user: where it was left
-    written: frozenset[Mark] = frozenset()  # of which records there were rows when the job was stopped
+    left: Mapping[str, Place] = field(default_factory=dict)  # by topic that it once read: where it was left
+    written: frozenset[Place] = frozenset()  # of which records there were rows when the job was stopped
     is_drained: bool = True  # whether it is between two batches
 
 
@@ -46,9 +47,9 @@ class _Query:
 
     record: Record
     number: int
-    positions: dict[str, int]
+    positions: dict[str, Place]
     counts: dict[str, int]
-    written: frozenset[Mark]  # rows that are there already
+    written: frozenset[Place]  # rows that are there already
 
 
 class SimEngine:
@@ -85,7 +86,7 @@ class SimEngine:
             self._world.fuse.burn()
         self._commit(name, is_drained=True)
         self._stop(name)
-        return {key: str(place) for key, place in self._checkpoints[name].positions.items()}
+        return {key: f"{log}:{offset}" for key, (log, offset) in self._checkpoints[name].positions.items()}
 
     def states(self) -> Mapping[str, Running]:
         """Return how the jobs are."""
@@ -157,10 +158,9 @@ class SimEngine:
         before = self._checkpoints.get(name)
         if before is None:
             before = Checkpoint(self._world.tick(), self._world.now)
-        checkpoint = _seated(before, record)
+        logs = {topic: self._world.log(topic).id for topic in job.topics}
+        checkpoint = _seated(before, record, logs)
         self._world.fuse.burn()
-        for topic in job.topics:
-            self._world.rows(topic)
         self._checkpoints[name] = checkpoint
         self._world.fuse.burn()
         self._queries[name] = _Query(
@@ -193,11 +193,11 @@ class SimEngine:
             written = checkpoint.written | self._tail(job, checkpoint)
             self._checkpoints[job.name] = replace(checkpoint, written=written)
 
-    def _tail(self, job: Job, checkpoint: Checkpoint) -> frozenset[Mark]:
+    def _tail(self, job: Job, checkpoint: Checkpoint) -> frozenset[Place]:
         """Return of which records the job's own rows were made that its sink holds since the last commit."""
-        rows = () if job.sink is None else self._world.rows(job.sink)
+        rows = () if job.sink is None else self._world.log(job.sink).rows
         return frozenset(
-            (row.source, row.offset)
+            (row.log, row.offset)
             for row in rows
             if row.by == job.name and row.life == checkpoint.life and row.number > checkpoint.committed
         )
@@ -209,11 +209,11 @@ class SimEngine:
         query = self._queries[name]
         found = []
         for topic in query.record.job.sources:
-            place, end = query.positions[topic.key], len(self._world.rows(topic))
-            if place > end:
-                self._world.faults.append(f"topic '{topic}' was emptied while job '{name}' was at {place} of it")
-                query.positions[topic.key] = end
-            elif place < end:
+            log, (of, offset) = self._world.log(topic), query.positions[topic.key]
+            if log.id != of:
+                self._world.faults.append(f"topic '{topic}' was removed under job '{name}'")
+                query.positions[topic.key] = (log.id, 0)
+            elif offset < len(log.rows):
                 found.append(topic)
         return found
 
@@ -224,13 +224,13 @@ class SimEngine:
             return False
         topic = waiting[0] if rng is None else rng.choice(waiting)
         query, job = self._queries[name], self._queries[name].record.job
-        place = query.positions[topic.key]
-        record = self._world.rows(topic)[place]
-        query.positions[topic.key] = place + 1
+        log, offset = place = query.positions[topic.key]
+        record = self._world.log(topic).rows[offset]
+        query.positions[topic.key] = (log, offset + 1)
         query.counts[record.key] = query.counts.get(record.key, 0) + 1
-        if (topic.key, place) not in query.written and job.sink is not None:
+        if place not in query.written and job.sink is not None:
             life = self._checkpoints[name].life
-            self._world.write(job.sink, Row(self._world.tick(), record.id, name, life, topic.key, place, record.number))
+            self._world.write(job.sink, Row(self._world.tick(), record.id, name, life, log, offset, record.number))
         return True
 
     def _commit(self, name: str, is_drained: bool) -> None:
@@ -241,19 +241,25 @@ class SimEngine:
             committed=self._world.now,
             positions=dict(query.positions),
             counts=dict(query.counts),
-            written=frozenset(
-                one for one in query.written if one[1] >= query.positions[one[0]]
-            ),  # still to be left out
+            written=query.written & _ahead(query),
             is_drained=is_drained,
         )
         self._world.fuse.burn()
 
 
-COMMITS = 0.2  # of the records, that a commit follows
+def _ahead(query: _Query) -> frozenset[Place]:
+    """Return the records with rows that a replay has not come to yet: a commit on the way must not forget them."""
+    ends = dict(query.positions.values())
+    return frozenset((log, offset) for log, offset in query.written if offset >= ends.get(log, offset + 1))
 
 
-def _seated(checkpoint: Checkpoint, record: Record) -> Checkpoint:
+def _seated(checkpoint: Checkpoint, record: Record, logs: Mapping[Topic, int]) -> Checkpoint:
     """Return the checkpoint of a job that goes on with the sources of its record.
+
+    Args:
+        checkpoint: As it was.
+        record: Of the job.
+        logs: What its topics are at present: a place in a log that is no more is none.
 
     Raises:
         BindError: HW4880.
@@ -265,23 +271,22 @@ def _seated(checkpoint: Checkpoint, record: Record) -> Checkpoint:
             f"HW4880 job '{job.name}' is to read {', '.join(keys)} instead of "
             f"{', '.join(checkpoint.positions)}, and has records in hand. Halt it with its topics drained first."
         )
+    known = {**checkpoint.left, **checkpoint.positions}
     taken = {key: place for key, place in checkpoint.taken.items() if key in keys}
+    for key, text in record.seat.items():
+        if key in keys and taken.get(key) != text:
+            known[key], taken[key] = _place(text), text
     positions = {}
     for topic in job.sources:
-        key = topic.key
-        if key in record.seat and taken.get(key) != record.seat[key]:
-            positions[key] = int(record.seat[key])
-            taken[key] = record.seat[key]
-        else:
-            positions[key] = checkpoint.positions.get(key, checkpoint.left.get(key, 0))
-    left = {**checkpoint.left, **{key: place for key, place in checkpoint.positions.items() if not _is_channel(key)}}
-    left = {key: place for key, place in left.items() if key not in keys}
+        log, offset = known.get(topic.key, (logs[topic], 0))
+        positions[topic.key] = (logs[topic], offset if log == logs[topic] else 0)
+    left = {key: place for key, place in known.items() if key not in keys}
     return replace(checkpoint, positions=positions, taken=taken, left=left, is_drained=False)
 
 
-def _is_channel(key: str) -> bool:
-    broker, _, name = key.rpartition("/")
-    return Topic(broker, name).is_channel
+def _place(text: str) -> Place:
+    log, _, offset = text.partition(":")
+    return int(log), int(offset)
 
 
 def _object(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -289,4 +294,5 @@ def _object(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def _checkpoint(found: Mapping[str, Any]) -> Checkpoint:
-    return Checkpoint(**{**found, "written": frozenset((key, place) for key, place in found["written"])})
+    places = {of: {key: (log, offset) for key, (log, offset) in found[of].items()} for of in ("positions", "left")}
+    return Checkpoint(**{**found, **places, "written": frozenset((log, offset) for log, offset in found["written"])})

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from headwater.plan.jobs import Topic
 
-__all__ = ["OUTSIDE", "Crash", "Fuse", "Row", "SimBroker", "World"]
+__all__ = ["OUTSIDE", "Crash", "Fuse", "Log", "Row", "SimBroker", "World"]
 
 OUTSIDE = ""  # who wrote the records that no job wrote
 
@@ -55,9 +55,9 @@ class Row:
     id: str  # of the record from outside that it was made of, unchanged through all jobs
     by: str  # the job that wrote it
     life: int = 0  # of that job, from its first start to its removal
-    source: str = ""  # the key of the topic, and
-    offset: int = -1  # the place in it, of the record that it was made of
-    made_of: int = -1  # that record's number
+    log: int = -1  # where the record lies that it was made of, and
+    offset: int = -1  # its place there
+    made_of: int = -1  # and that record's number
 
     @property
     def key(self) -> str:
@@ -66,17 +66,25 @@ class Row:
 
 
 @dataclass
+class Log:
+    """What a topic holds from when it is made until it is removed."""
+
+    id: int  # another one, when it is made again
+    rows: list[Row] = field(default_factory=list)
+
+
+@dataclass
 class SimBroker:
     """The topics of one site, each of one partition."""
 
     world: World
-    topics: dict[str, list[Row]] = field(default_factory=dict)
+    topics: dict[str, Log] = field(default_factory=dict)
 
     def ensure_topics(self, names: Iterable[str]) -> None:
         """Make the topics that are not there."""
         for name in names:
             self.world.fuse.burn()
-            self.topics.setdefault(name, [])
+            self.log(name)
 
     def clear_topics(self, names: Iterable[str]) -> None:
         """Remove topics with all that they hold."""
@@ -86,7 +94,13 @@ class SimBroker:
 
     def ends(self, names: Iterable[str]) -> Mapping[tuple[str, int], int]:
         """Return the offset that the next record of each partition will get."""
-        return {(name, 0): len(self.topics.get(name, ())) for name in names}
+        return {(name, 0): len(self.log(name).rows) for name in names}
+
+    def log(self, name: str) -> Log:
+        """Return a topic; it comes into being when it is named."""
+        if name not in self.topics:
+            self.topics[name] = Log(self.world.tick())
+        return self.topics[name]
 
 
 @dataclass
@@ -104,9 +118,9 @@ class World:
         """Return a broker; those of users come into being when they are named."""
         return self.brokers.setdefault(name, SimBroker(self))
 
-    def rows(self, topic: Topic) -> list[Row]:
-        """Return what a topic holds."""
-        return self.broker(topic.broker).topics.setdefault(topic.name, [])
+    def log(self, topic: Topic) -> Log:
+        """Return what a topic is at present."""
+        return self.broker(topic.broker).log(topic.name)
 
     def tick(self) -> int:
         """Let something happen; return its number."""
@@ -115,7 +129,7 @@ class World:
 
     def write(self, topic: Topic, row: Row) -> None:
         """Add a record to a topic."""
-        self.rows(topic).append(row)
+        self.log(topic).rows.append(row)
         self.written.append(row)
 
     def feed(self, topic: Topic, ids: Iterable[str]) -> None:
