@@ -97,6 +97,7 @@ class ThreadedEngine(SimEngine):
             super().unpack(name, checkpoint)
 
     def remove(self, name: str) -> None:
+        self.gates.pass_by(f"remove {name}")
         with self.shared.lock:
             super().remove(name)
 

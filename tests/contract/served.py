@@ -21,7 +21,7 @@ import uvicorn
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from headwater.plan.jobs import Job, Topic
+from headwater.plan.jobs import Held, Job, Topic
 from headwater.serve.api_agents import router
 from headwater.serve.desk import Desk
 
@@ -191,3 +191,20 @@ def until(is_so: Callable[[], Any], within_s: float = WAIT_S) -> None:
 
 def job(name: str, site: str, source: Topic, sink: Topic, **more: Any) -> Job:
     return Job(name, more.pop("composition", "city"), site, (source,), sink, "ab" * 32, "jobs:count", **more)
+
+
+ONE, TWO, THREE = "1" * 32, "2" * 32, "3" * 32
+JOB = job("count", "a", Topic("a", "cars"), Topic("a", "hw.city.1"))
+HELD = Held("a", JOB, 1, True, "running")
+
+
+def present(
+    plane: Served, site: str = "a", session: str = ONE, instance: str = "", held: list[Any] | None = None
+) -> RawAgent:
+    agent = RawAgent(plane, site, instance)
+    assert agent.hello(session, held).status_code == 200
+    return agent
+
+
+def code(response: httpx.Response) -> tuple[int, str]:
+    return response.status_code, response.json()["error"]["code"]

@@ -136,16 +136,16 @@ def test_a_controller_that_dies_in_the_middle_of_an_order_finds_it_again(plane, 
         until(lambda: reached(plane.desk) == {"a"})
         wanted = {"slow": job("slow", "a", CARS, Topic("a", "out"))}
         gates = agents["a"].engine.gates
-        gates.close("ensure slow")
+        gates.close("remove slow")  # what comes before it is written down
         step = Later(Coordinator(plane.desk, lambda: wanted).step)
-        assert gates.reached["ensure slow"].wait(10.0)
+        assert gates.reached["remove slow"].wait(10.0)
         plane.stop()
         assert step.result().failures[0].error.startswith("HW4903")
         plane.start()
         until(lambda: reached(plane.desk) == {"a"})
         again = Coordinator(plane.desk, lambda: wanted)
         assert again.plan().changes.is_empty  # it is being started, and not ordered once more
-        gates.open("ensure slow")
+        gates.open("remove slow")
         until(lambda: queries(agents))
         assert [one.state for one in plane.desk.observe().held] == ["running"]
 

@@ -11,11 +11,7 @@ import pytest
 from headwater.errors import BindError
 from headwater.plan.jobs import Held, Topic, held_object
 from headwater.serve.holdings import Holdings
-from tests.contract.served import Later, RawAgent, Served, job, served
-
-ONE, TWO, THREE = "1" * 32, "2" * 32, "3" * 32
-JOB = job("count", "a", Topic("a", "cars"), Topic("a", "hw.city.1"))
-HELD = Held("a", JOB, 1, True, "running")
+from tests.contract.served import HELD, JOB, ONE, THREE, TWO, Later, RawAgent, code, job, present, served
 
 
 @pytest.fixture
@@ -29,16 +25,6 @@ def hasty(tmp_path):
     """A controller that soon takes a site for silent."""
     with served(tmp_path, silent_s=0.5, lost_s=0.7) as found:
         yield found
-
-
-def present(plane: Served, site: str = "a", session: str = ONE, instance: str = "", held=None) -> RawAgent:
-    agent = RawAgent(plane, site, instance)
-    assert agent.hello(session, held).status_code == 200
-    return agent
-
-
-def code(response) -> tuple[int, str]:
-    return response.status_code, response.json()["error"]["code"]
 
 
 class Obliging:
@@ -388,88 +374,3 @@ def test_a_checkpoint_that_is_too_large_is_refused_and_leaves_nothing(tmp_path):
         packer.answer(pack["id"], ok=False, error="HW4912 too large")
         with pytest.raises(BindError, match="HW4912"):
             call.result()
-
-
-def test_only_the_agent_of_a_site_is_let_in(plane):
-    for token in ("b", "operator", "nobody"):
-        for call in ("hello", "report", "orders", "answer"):
-            stranger = RawAgent(plane, "a", token=token)
-            stranger.session = ONE
-            made = {"hello": (ONE,), "answer": (1,)}.get(call, ())
-            assert code(getattr(stranger, call)(*made)) == (403, "HW4905")
-        assert code(stranger.http.put(f"/checkpoints/{ONE}", content=b"")) == (403, "HW4905")
-        assert code(stranger.http.get(f"/checkpoints/{ONE}")) == (403, "HW4905")
-        assert code(stranger.http.get(f"/uploads/{ONE * 2}")) == (403, "HW4905")
-    assert plane.desk.sites() == ()
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"session": "x"},
-        {"session": None},
-        {"broker": 1},
-        {"held": [{}]},
-        {"held": [held_object(HELD) | {"site": "b"}]},
-        {"held": [held_object(HELD) | {"epoch": -1}]},
-        {"held": [held_object(HELD) | {"state": "odd"}]},
-        {"held": [held_object(HELD) | {"job": held_object(HELD)["job"] | {"name": "../up"}}]},
-        {"held": [held_object(HELD) | {"positions": {"cars": 1}}]},
-        {"held": [1]},
-    ],
-)
-def test_a_hello_in_another_form_is_refused_in_our_words(plane, change):
-    agent = RawAgent(plane, "a")
-    assert code(agent.hello(**{"session": ONE, **change})) == (422, "HW1820")
-    assert plane.desk.sites() == ()
-
-
-@pytest.mark.parametrize(
-    "body", [b"", b"{", b"[]", b"\xff", b"[" * 100_000, b'{"told": NaN}', b'{"a": 1e999}', b'{"a": "\\ud800"}']
-)
-def test_bodies_that_are_no_reports_are_refused(plane, body):
-    agent = present(plane)
-    for call in ("/report", "/answers", "/hello"):
-        found = agent.http.post(call, content=body, headers={"Content-Type": "application/json"})
-        assert found.status_code in {400, 422}, found.text
-        assert found.json()["error"]["code"] == "HW1820"
-
-
-@pytest.mark.parametrize("told", [b"NaN", b"-Infinity", b'"\\ud800"', b'{"\\udc00": 1}'])
-def test_what_could_not_be_shown_again_is_not_taken(plane, told):
-    agent = present(plane)
-    body = b'{"session": "%s", "number": 5, "held": [], "told": {"x": %s}}' % (ONE.encode(), told)
-    found = agent.http.post("/report", content=body, headers={"Content-Type": "application/json"})
-    assert code(found) == (422, "HW1820")
-
-
-def test_what_a_later_version_says_besides_is_left_unread(plane):
-    agent = RawAgent(plane, "a")
-    held = held_object(HELD) | {"is_blue": True, "job": held_object(HELD)["job"] | {"colour": "blue"}}
-    assert agent.hello(ONE, [held], weather="fine").status_code == 200
-    assert plane.desk.latest().held == (HELD,)
-
-
-def test_half_a_character_is_no_text(plane):
-    agent = RawAgent(plane, "a")
-    body = b'{"session": "%s", "broker": "a:1", "version": "\\ud800"}' % ONE.encode()
-    found = agent.http.post("/hello", content=body, headers={"Content-Type": "application/json"})
-    assert code(found) == (422, "HW1820")
-
-
-def test_queries_in_another_form_are_refused(plane):
-    agent = present(plane)
-    for query in ({"wait_s": "nan"}, {"wait_s": "inf"}, {"wait_s": "-1"}, {"wait_s": "1e9"}, {"after": "-1"}):
-        found = agent.http.get("/orders", params={"session": ONE, **query})
-        assert code(found) == (422, "HW1820")
-
-
-def test_uploads_are_given_by_hash_and_nothing_else_is(plane):
-    agent = present(plane)
-    digest = "0a" * 32
-    (plane.folder / "uploads" / digest).write_bytes(b"code" * 1_000_000)
-    assert agent.http.get(f"/uploads/{digest}").content == b"code" * 1_000_000
-    assert code(agent.http.get(f"/uploads/{'0b' * 32}")) == (404, "HW1806")
-    (plane.folder / "secret").write_text("s")
-    for name in ("..%2fsecret", "%2e%2e%2fsecret", "x" * 64):
-        assert agent.http.get(f"/uploads/{name}").status_code in {404, 422}

@@ -78,7 +78,7 @@ def test_with_a_certificate_others_are_answered_over_tls_and_over_nothing_older(
 
 
 def test_a_port_that_is_taken_and_a_certificate_that_is_none_are_told(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(BindError, match="HW4610 .*Choose another"):
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(BindError, match=r"HW4610 .*Choose another"):
         serve_forever(hello, "127.0.0.1", taken.getsockname()[1])
     (tmp_path / "none.pem").write_text("none")
     with pytest.raises(BindError, match=r"HW4610 the certificate .*none\.pem"):

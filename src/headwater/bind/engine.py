@@ -351,7 +351,7 @@ class SparkEngine:
 
 def _by_topic(job: Job, found: Mapping[str, str], own: Mapping[str, list[str]]) -> dict[str, str]:
     """Return places by the job's topics; what an operator reads from outside is one topic, called after it."""
-    places = {}
+    places: dict[str, str] = {}
     for topic in job.sources:
         if topic.name.startswith(OUTSIDE):
             held = {key: found[key] for key in own.get(topic.name.removeprefix(OUTSIDE), ()) if key in found}

@@ -87,7 +87,7 @@ class Query:
     formerly: tuple[tuple[str, str], ...] = ()  # brokers and topics that it wrote before
     seat: Mapping[str, str] = field(default_factory=dict)  # where it takes over sources of others
     begun_ms: int = 0  # no row of its own is older, unless its checkpoint says otherwise
-    seated: Seated = Seated("", 0)
+    seated: Seated = field(default_factory=lambda: Seated("", 0))
     ready: tuple[DataFrame, DataFrame | None] | None = None  # its rows, made before they were needed
 
     @property
@@ -142,9 +142,9 @@ class Query:
         sources = sources_of(frame if marked is None else marked, self.ground.brokers)
         self.seated = take_seats(self.checkpoint, sources, self.seat, self._first, self._ids, self.begun_ms)
         written = self.written()
-        if written.reached and not self.part.is_stateful and self._is_ordered("micro-batch", frame):
-            if not advance(self.checkpoint, written.reached, self.part.fans_out):
-                frame, marked = self.rows(_both(wanted, unread(written, self.part.fans_out)))
+        is_plain = not self.part.is_stateful and self._is_ordered("micro-batch", frame)
+        if written.reached and is_plain and not advance(self.checkpoint, written.reached, self.part.fans_out):
+            frame, marked = self.rows(_both(wanted, unread(written, self.part.fans_out)))
         if marked is None:
             self.note("its rows lose track of their records, so after a crash some may be written twice")
             written = Written()
@@ -247,7 +247,7 @@ class Query:
         """Write down which rows it has written since its last commit; it has stopped, and none is on the way."""
         if self.output is not None and self.seated.generation:
             marks = sorted({mark.decode("ascii", "replace") for mark in self._marks(is_calm=True)})
-            self._write_known({"commit": newest(self.checkpoint / "commits"), "is_whole": True, "marks": marks})
+            self._write_known({**self._since(), "is_whole": True, "marks": marks})
 
     @property
     def _known_file(self) -> Path:
@@ -264,7 +264,11 @@ class Query:
             found: dict[str, Any] = json.loads(self._known_file.read_text("utf-8"))
         except (OSError, ValueError):
             return None
-        return found if found["commit"] == newest(self.checkpoint / "commits") else None
+        return found if found.items() >= self._since().items() else None
+
+    def _since(self) -> dict[str, Any]:
+        """Return what its rows are counted from: its last commit, and the sources that they are made of."""
+        return {"commit": newest(self.checkpoint / "commits"), "by": self._by}
 
     def is_taking(self, spark: SparkSession) -> bool:
         """Return whether it takes records, so that none that comes from now on is missed."""

@@ -194,8 +194,8 @@ def _awaited(wanted: Mapping[str, Job], owners: Mapping[str, Held]) -> frozenset
 
 
 def _entered(job: Job, owner: Held | None) -> tuple[Topic, ...]:
-    """Return the topics that a job comes to read."""
-    return tuple(one for one in job.sources if owner is None or one not in owner.job.sources)
+    """Return the topics that a job comes to read, or is already placed to."""
+    return tuple(one for one in job.sources if owner is None or owner.is_placed or one not in owner.job.sources)
 
 
 def _along(jobs: Mapping[str, Job], topics: set[Topic], near: _Side, far: _Side) -> set[str]:

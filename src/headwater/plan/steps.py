@@ -10,22 +10,21 @@ the end, also when something else is wanted meanwhile. What the order keeps:
   they go on elsewhere only afterwards;
 - whoever takes over a source first writes down where it will begin, then the one that had it gives it up, and
   only then it runs: a place in a source is always written down, and never counts twice;
-- who has records in hand writes to a topic only when those read it who are to read it from now on: whatever is
-  wanted next, no record lies where nobody takes it;
+- who gets records writes to a topic only when those read it who are to read it from now on: whatever is wanted
+  next, no record lies where nobody takes it; of jobs that begin, all start at once but those with the sources;
 - a channel that nobody uses is emptied before it is used: what an earlier cut left there was read already.
-
-Jobs that begin with nothing in hand wait for none of this, and start all at once.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from headwater.errors import BrokenInvariant
 from headwater.plan.diff import Change, Changes
+from headwater.plan.halfway import Turn, fed_again, turns
 from headwater.plan.heirs import heirs, leaving
 from headwater.plan.jobs import Job, Observed, Topic
 
@@ -103,11 +102,11 @@ def order(changes: Changes, observed: Observed) -> tuple[Step, ...]:
     """Return the steps of all changes, in an order in which they may be done one by one."""
     takes = heirs(changes)
     givers = {name for taken in takes.values() for name in taken.values()}
-    turns = tuple(_turns(changes, takes, givers, observed))
-    if turns:
-        return turns  # all else follows from how things are then
+    first = tuple(map(_turned, turns(changes, takes, observed)))
+    if first:
+        return first  # all else follows from how things are then
     steps, of = _Steps(), {}
-    again = _fed_again(changes)
+    again = fed_again(changes)
     for change in changes.of:
         must_drain = change.must_drain or change.job in givers
         of[change.job] = _of_one(change, steps, takes.get(change.job, {}), must_drain, change.job in again)
@@ -118,32 +117,11 @@ def order(changes: Changes, observed: Observed) -> tuple[Step, ...]:
     return _sorted(steps)
 
 
-def _turns(
-    changes: Changes, takes: Mapping[str, Mapping[Topic, str]], givers: Collection[str], observed: Observed
-) -> Iterator[Step]:
-    """Yield steps for jobs that were cut off between two topics, and now have to drain.
-
-    Such a job has stopped with records in hand, and its readers have gone ahead to where it was to write. What it
-    drains must go there too, and not to where nobody reads it any more.
-    """
-    read = {topic for one in observed.owners().values() for topic in one.job.sources}
-    for change in changes.of:
-        owner = change.before
-        if owner is None or owner.is_run or owner.is_drained or owner.site not in observed.reached:
-            continue
-        if (change.must_drain or change.job in givers) and owner.job.sink is not None and owner.job.sink not in read:
-            after = [change.after, *(one.after for one in changes.of if _goes_on_for(one, change, takes))]
-            sink = next((one.sink for one in after if one is not None and one.sink in read), None)
-            if sink is not None:
-                job = replace(owner.job, sink=sink, is_run=False)
-                because = f"its readers are at '{sink}' already"
-                yield Step("place", owner.site, change.job, because, owner.epoch, wanted=job)
-
-
-def _goes_on_for(one: Change, other: Change, takes: Mapping[str, Mapping[Topic, str]]) -> bool:
-    """Return whether a job takes over from another one, or writes on in its place."""
-    wrote = None if other.before is None else one.left_sink in other.before.job.sources
-    return other.job in takes.get(one.job, {}).values() or bool(wrote)
+def _turned(turn: Turn) -> Step:
+    owner = turn.change.before
+    assert owner is not None, "a job that turns is held"
+    job = replace(owner.job, sink=turn.sink, is_run=False)
+    return Step("place", owner.site, turn.change.job, f"its readers are at '{turn.sink}'", owner.epoch, wanted=job)
 
 
 def _of_one(
@@ -197,38 +175,6 @@ def _is_stopped(change: Change) -> bool:
     return job is None or not job.is_run or owner.site != job.site or owner.job.topics != job.topics
 
 
-def _fed_again(changes: Changes) -> set[str]:
-    """Return the jobs whose topics may have got more since they were drained.
-
-    A drained job that was then cut off from its change has its writers still running. If these leave the topic
-    too, it must drain once more; unless another job has already written down that it goes on from there, or it
-    has only done so itself, and the one that it would go on for is still there.
-    """
-    closing = {change.left_sink for change in changes.of}
-    held = {(one.after.composition, topic) for one in changes.of if one.after is not None for topic in _held(one)}
-    left = leaving(changes)
-    handed = {one.job for place in left.keys() & held for one in left[place]}
-    own = {place for one in changes.of for place in _places(one, is_placed=False)}
-    handed |= {one.job for one in changes.of if not own.isdisjoint(_places(one, is_placed=True))}
-    return {one.job for one in changes.of if not closing.isdisjoint(one.leaves)} - handed
-
-
-def _places(change: Change, is_placed: bool) -> set[tuple[str, str, str]]:
-    """Return where a stopped job goes on in the sources that it leaves: those of its own, or those it stands in for."""
-    owner = change.before
-    if owner is None or owner.is_placed != is_placed:
-        return set()
-    left = {topic.key for topic in change.leaves}
-    return {(owner.job.composition, key, place) for key, place in owner.positions if key in left}
-
-
-def _held(change: Change) -> tuple[Topic, ...]:
-    """Return the topics that a job reads, stopped or not, and goes on to read."""
-    if change.before is None or change.after is None or change.is_lost:
-        return ()
-    return tuple(one for one in change.after.sources if one not in change.enters)
-
-
 def _writers_stop_first(changes: Changes, steps: _Steps, of: Mapping[str, _Of]) -> None:
     """Let a topic be drained after its writers have left it, and let them go on only then.
 
@@ -268,17 +214,18 @@ def _places_are_handed_over(
 def _readers_start_first(
     changes: Changes, takes: Mapping[str, Mapping[Topic, str]], steps: _Steps, of: Mapping[str, _Of]
 ) -> None:
-    """Let jobs with records in hand write to a topic after those read it who come to read it.
+    """Let jobs that get records write to a topic after those read it who come to read it.
 
-    A reader that begins with nothing in hand passes on what it gets: so its own readers are waited for too.
+    A reader that has nothing in hand passes on what it gets: so its own readers are waited for too.
     """
     readers: dict[Topic, list[Change]] = {}
+    dry = _dry(changes)
     for change in changes.of:
         for topic in change.enters:
             readers.setdefault(topic, []).append(change)
     for change in changes.of:
         owner, job = change.before, change.after
-        if job is None or job.sink is None or not (owner is not None or change.job in takes):
+        if job is None or job.sink is None or _has_nothing(change, takes, dry):
             continue
         if owner is not None and owner.is_run and owner.job.sink == job.sink and not change.is_lost:
             continue
@@ -287,9 +234,23 @@ def _readers_start_first(
             for reader in readers.get(waiting.pop(), ()):
                 steps.put_after(of[change.job].run, of[reader.job].settling)
                 sink = None if reader.after is None else reader.after.sink
-                if reader.before is None and reader.job not in takes and sink is not None and sink not in seen:
+                if sink is not None and sink not in seen and _has_nothing(reader, takes, dry):
                     seen.add(sink)
                     waiting.append(sink)
+
+
+def _has_nothing(change: Change, takes: Mapping[str, Mapping[Topic, str]], dry: Collection[Topic]) -> bool:
+    """Return whether a job begins, and gets no record before one that waits for it."""
+    is_new = change.before is None and change.job not in takes
+    return is_new and change.after is not None and all(topic in dry for topic in change.after.sources)
+
+
+def _dry(changes: Changes) -> frozenset[Topic]:
+    """Return the topics that only jobs will write that do not write them yet."""
+    writing = {one.before.job.sink for one in changes.of if one.before is not None}
+    return frozenset(
+        one.after.sink for one in changes.of if one.after is not None and one.after.sink is not None
+    ) - frozenset(one for one in writing if one is not None)
 
 
 def _clear(changes: Changes, observed: Observed, steps: _Steps, of: Mapping[str, _Of]) -> None:

@@ -105,10 +105,8 @@ class Guard:
             await self._bounded(scope, receive, noted, most_bytes(path))
         is_loud = caller.kind == "operator" and scope["method"] not in {"GET", "HEAD"}
         level = logging.WARNING if status[0] >= 500 else logging.INFO if is_loud else logging.DEBUG
-        took_s = time.monotonic() - begun_s
-        _log.log(
-            level, "token %s: %s %s: %d in %.3f s", caller.id, scope["method"], quote(path, 200), status[0], took_s
-        )
+        took_s, asked = time.monotonic() - begun_s, f"{scope['method']} {quote(path, 200)}"
+        _log.log(level, "token %s: %s: %d in %.3f s", caller.id, asked, status[0], took_s)
 
     def _caller(self, scope: Scope) -> Caller | None:
         given = [value for name, value in scope["headers"] if name == b"authorization"]
@@ -160,10 +158,9 @@ def most_bytes(path: str) -> int:
 def _may(caller: Caller, path: str) -> bool:
     """Return whether a token opens a path."""
     names = path.split("/")
-    is_agents = names[1:2] == [AGENTS]
-    return (
-        names[2:3] == [caller.site] if caller.kind == "agent" and is_agents else (caller.kind == "agent") == is_agents
-    )
+    if names[1:2] != [AGENTS]:
+        return caller.kind == "operator"
+    return caller.kind == "agent" and names[2:3] == [caller.site]
 
 
 async def _refuse_large(send: Send, most: int) -> None:
