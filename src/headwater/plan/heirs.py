@@ -8,7 +8,7 @@ will go.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from headwater.plan.diff import Change, Changes
 from headwater.plan.jobs import Job, Topic
@@ -18,14 +18,16 @@ __all__ = ["Place", "heirs", "leaving"]
 Place = tuple[str, Topic]  # a source as a composition shares it
 
 
-def heirs(changes: Changes) -> dict[str, dict[Topic, str]]:
-    """Return, by job and source, the job that it takes over from."""
+def heirs(changes: Changes, doubles: Collection[str] = ()) -> dict[str, dict[Topic, str]]:
+    """Return, by job and source, the job that it takes over from; `doubles` have nothing to give."""
     left = leaving(changes)
     found: dict[str, dict[Topic, str]] = {}
     for change in changes.of:
         for topic in change.enters:
             assert change.after is not None, "only a job that is wanted can come to read"
-            givers = [one for one in left.get((change.after.composition, topic), ()) if one.job != change.job]
+            givers = [
+                one for one in left.get((change.after.composition, topic), ()) if one.job not in {change.job, *doubles}
+            ]
             if givers:
                 found.setdefault(change.job, {})[topic] = _closest(change.after, givers, changes).job
     return found

@@ -24,7 +24,7 @@ from typing import Literal
 
 from headwater.errors import BrokenInvariant
 from headwater.plan.diff import Change, Changes
-from headwater.plan.halfway import Turn, fed_again, turns
+from headwater.plan.halfway import Turn, doubles, fed_again, turns
 from headwater.plan.heirs import heirs, leaving
 from headwater.plan.jobs import Job, Observed, Topic
 
@@ -100,13 +100,14 @@ class _Of:
 
 def order(changes: Changes, observed: Observed) -> tuple[Step, ...]:
     """Return the steps of all changes, in an order in which they may be done one by one."""
-    takes = heirs(changes)
+    shadows = doubles(changes)
+    takes = heirs(changes, shadows)
     givers = {name for taken in takes.values() for name in taken.values()}
-    first = tuple(map(_turned, turns(changes, takes, observed)))
+    again = fed_again(changes) - shadows
+    first = tuple(map(_turned, turns(changes, takes, again, observed)))
     if first:
         return first  # all else follows from how things are then
     steps, of = _Steps(), {}
-    again = fed_again(changes)
     for change in changes.of:
         must_drain = change.must_drain or change.job in givers
         of[change.job] = _of_one(change, steps, takes.get(change.job, {}), must_drain, change.job in again)
