@@ -95,6 +95,14 @@ def test_a_plan_changes_nothing_and_is_applied_just_once(it: Controlled) -> None
     assert again["error"]["code"] == "HW2201"
 
 
+def test_a_plan_is_not_applied_twice_even_while_nothing_has_happened_yet(it: Controlled) -> None:
+    for site in it.sites.by_name.values():
+        site.is_silent = True
+    basis = it.call("POST", "/jobs", 200, json=A, params={"dry_run": True})["plan"]["basis"]
+    it.call("POST", "/jobs", 201, json=A, params={"basis": basis})
+    assert it.call("POST", "/jobs", 409, json=A, params={"basis": basis})["error"]["code"] == "HW2201"
+
+
 @pytest.mark.parametrize("between", ["wanted", "site", "other text"])
 def test_a_plan_that_was_overtaken_is_refused(it: Controlled, between: str) -> None:
     basis = it.call("PUT", "/compositions/city", 200, content=FIRST, params={"dry_run": True})["plan"]["basis"]

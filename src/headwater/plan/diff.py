@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from headwater.plan.jobs import Held, Job, Observed, Topic
+from headwater.plan.jobs import LONERS, Held, Job, Observed, Topic
 
 __all__ = ["BUCKETS", "Bucket", "Change", "Changes", "Pauses", "diff"]
 
@@ -110,13 +110,19 @@ def diff(
     """
     owners = observed.owners()
     lost = {name for name in forced if name in owners and owners[name].site not in observed.reached}
+    doubts = {_circle(one.job): one for name, one in owners.items() if not one.is_said and name not in lost}
     closed = _closed(wanted, owners)
     awaited = _awaited(wanted, owners)
     found = []
     for name in sorted({*wanted, *owners}):
         owner, job = owners.get(name), wanted.get(name)
         stale = tuple(one for one in observed.held if one.job.name == name and one is not owner)
-        if owner is None:
+        circles = {_circle(one) for one in (job, None if owner is None else owner.job) if one is not None}
+        doubt = None if name in lost else next((doubts[one] for one in circles if one in doubts), None)
+        if doubt is not None:
+            because = f"waits: site '{doubt.site}' was told of '{doubt.job.name}' and has not said what it did"
+            found.append(Change("keep", name, doubt.site if owner is None else owner.site, because))
+        elif owner is None:
             assert job is not None
             found.append(Change("start", name, job.site, "it runs nowhere yet", after=job))
         elif job is None:
@@ -129,6 +135,11 @@ def diff(
         else:
             found.append(_changed(job, owner, stale, pauses))
     return Changes(tuple(found))
+
+
+def _circle(job: Job) -> tuple[str, str]:
+    """Return what a job has in common with those whose places in topics depend on its own."""
+    return job.composition, job.name if job.composition == LONERS else ""
 
 
 def _changed(job: Job, owner: Held, stale: tuple[Held, ...], pauses: Pauses) -> Change:

@@ -107,6 +107,7 @@ class Held:
     is_placed: bool = False  # told how to run, with a place in its sources, and has not run so yet
     positions: tuple[tuple[str, str], ...] = ()  # of a drained one: where each source goes on, also of those it left
     text: str = field(default="", compare=False)  # what went wrong
+    is_said: bool = True  # False: the site was told to hold it so, and has not said yet whether it does
 
 
 @dataclass(frozen=True)

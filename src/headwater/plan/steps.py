@@ -108,14 +108,25 @@ def order(changes: Changes, observed: Observed) -> tuple[Step, ...]:
     if first:
         return first  # all else follows from how things are then
     steps, of = _Steps(), {}
+    shared = _shared(changes)
     for change in changes.of:
-        must_drain = change.must_drain or change.job in givers
+        is_watched = change.after is not None and change.left_sink in shared
+        must_drain = change.must_drain or change.job in givers or is_watched
         of[change.job] = _of_one(change, steps, takes.get(change.job, {}), must_drain, change.job in again)
     _clear(changes, observed, steps, of)
     _writers_stop_first(changes, steps, of)
     _places_are_handed_over(changes, takes, steps, of)
     _readers_start_first(changes, takes, steps, of)
     return _sorted(steps)
+
+
+def _shared(changes: Changes) -> set[Topic]:
+    """Return the topics that several readers leave: who writes one of them must have nothing in hand meanwhile.
+
+    Readers go one by one. If that is cut off, what the writer has in hand would have no place to go that all read.
+    """
+    left = [topic for change in changes.of for topic in change.leaves]
+    return {topic for topic in left if left.count(topic) > 1}
 
 
 def _turned(turn: Turn) -> Step:
@@ -180,20 +191,29 @@ def _writers_stop_first(changes: Changes, steps: _Steps, of: Mapping[str, _Of]) 
     """Let a topic be drained after its writers have left it, and let them go on only then.
 
     As long as they are not gone, whoever is cut off sees that the topic is still to be drained; and as long as
-    they may come back, a reader that goes keeps its place there.
+    they may come back, a reader that goes keeps its place there. Whoever comes to write the topic waits too: what
+    it writes is for others.
     """
     writers: dict[Topic, list[str]] = {}
+    newcomers: dict[Topic, list[str]] = {}
     for change in changes.of:
         if change.left_sink is not None:
             writers.setdefault(change.left_sink, []).append(change.job)
+        sink = None if change.after is None else change.after.sink
+        if sink is not None and (change.before is None or change.before.job.sink != sink):
+            newcomers.setdefault(sink, []).append(change.job)
     for change in changes.of:
         halt = of[change.job].halt
-        if halt is not None and steps.found[halt].is_drain:
-            for name in (name for topic in change.leaves for name in writers.get(topic, ()) if name != change.job):
+        if halt is None or not steps.found[halt].is_drain:
+            continue
+        for topic in change.leaves:
+            for name in (name for name in writers.get(topic, ()) if name != change.job):
                 steps.put_after(halt, of[name].halt)
                 steps.put_after(of[name].giving_up, halt)
                 if change.after is None:
                     steps.put_after(of[change.job].drop, of[name].giving_up)
+            for name in newcomers.get(topic, ()):
+                steps.put_after(of[name].run, halt)
 
 
 def _places_are_handed_over(

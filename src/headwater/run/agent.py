@@ -201,21 +201,19 @@ class Agent:
 
 def _next(base: Record | None, job: Job, epoch: int, seat: Positions, brokers: Mapping[str, str]) -> Record:
     """Return the record of a job that goes on from another one, or begins."""
-    if base is None:  # it has taken nothing: as good as drained, as long as it does not run
-        base = Record(job, epoch, False, is_drained=True)
-        begins = dict(seat)
-    else:
-        entered = [topic.key for topic in job.sources if topic not in base.job.sources]
-        begins = {**{key: base.positions[key] for key in entered if key in base.positions}, **seat}
+    if base is None:  # it has taken nothing, and so is as good as drained
+        base = Record(replace(job, sources=()), epoch, False, is_drained=True)
+    entered = [topic.key for topic in job.sources if topic not in base.job.sources]
     left = {topic.key for topic in base.job.sources if topic not in job.sources}
-    is_placed = base.is_drained and not job.is_run
+    begins = {**{key: base.positions[key] for key in entered if key in base.positions}, **seat}
+    is_drained = base.is_drained and not job.is_run
     return Record(
         job,
         epoch,
         job.is_run,
-        is_drained=is_placed,
-        is_placed=is_placed,
-        positions={**base.positions, **begins} if is_placed else {},
+        is_drained,
+        is_placed=is_drained and (base.is_placed or bool(entered)),
+        positions={**base.positions, **begins} if is_drained else {},
         seat={**{key: place for key, place in base.seat.items() if key not in left}, **begins},
         formerly=_formerly(base, job),
         brokers={**base.brokers, **brokers},

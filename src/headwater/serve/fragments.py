@@ -71,12 +71,16 @@ class Fragments:
         self.brokers.update(request.get("brokers", {}))
         ground = Ground(self._site, Path(request.get("folder", self._folder)), self.brokers)
         made = self._job(request["job"], ground) if "job" in request else self._part(part_from(request["part"]), ground)
-        made.query.writer = str(request.get("writer", ""))
-        made.query.begun_ms = int(request.get("begun_ms", 0))
-        made.query.seat = dict(request.get("seat", {}))
-        formerly = ((str(broker), str(topic)) for broker, topic in request.get("formerly", ()))
-        made.query.formerly = tuple((self.brokers.get(broker, broker), topic) for broker, topic in formerly)
+        self.tell(made.query, request)
         return made
+
+    def tell(self, query: Query, request: Mapping[str, Any]) -> None:
+        """Let a query know what comes with a request and may differ from one start to the next."""
+        query.writer = str(request.get("writer", ""))
+        query.begun_ms = int(request.get("begun_ms", 0))
+        query.seat = dict(request.get("seat", {}))
+        formerly = ((str(broker), str(topic)) for broker, topic in request.get("formerly", ()))
+        query.formerly = tuple((self.brokers.get(broker, broker), topic) for broker, topic in formerly)
 
     def _part(self, part: Part, ground: Ground) -> Made:
         assert self.project is not None, "a part belongs to a project"

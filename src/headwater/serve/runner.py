@@ -147,6 +147,7 @@ class Runner:
                 if known.query.running is not None and known.state != "stopped":
                     self._calm(known)
         held = self._warmed.pop((name, spec), None) or self._made(request, name, spec)
+        self._fragments.tell(held.query, request)  # one that was made to be warm knows nothing of this yet
         held.begun_s = time.monotonic()
         with held.lock:
             self._held[name] = held

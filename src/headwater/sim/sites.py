@@ -112,7 +112,7 @@ class SimSites:
             holder, of_epoch = take_from
             packed = self._ask(holder, lambda one: one.agent.pack(job.name, of_epoch))
         if not self._site(site).is_silent:
-            self._site(site).asked[job.name] = Held(site, job, epoch, job.is_run, "starting")
+            self._site(site).asked[job.name] = Held(site, job, epoch, job.is_run, "starting", is_said=False)
         take = None if packed is None else lambda: packed
         self._ask(site, lambda one: one.agent.run(job, epoch, seat, take, {}))
 
