@@ -36,6 +36,10 @@ def passing(records):
     return records.select("key", "value")
 
 
+def other(records):
+    return records.select("key", "value")
+
+
 def counting(records):
     number = F.col("value").cast("string").cast("long")
     rows = records.select(number.alias("number"), "timestamp").withWatermark("timestamp", "10 minutes")

@@ -19,15 +19,19 @@ Place = tuple[str, Topic]  # a source as a composition shares it
 
 
 def heirs(changes: Changes, doubles: Collection[str] = ()) -> dict[str, dict[Topic, str]]:
-    """Return, by job and source, the job that it takes over from; `doubles` have nothing to give."""
+    """Return, by job and source, the job that it takes over from.
+
+    Args:
+        changes: All of them.
+        doubles: Jobs whose places are another's; they give only what that one does not.
+    """
     left = leaving(changes)
     found: dict[str, dict[Topic, str]] = {}
     for change in changes.of:
         for topic in change.enters:
             assert change.after is not None, "only a job that is wanted can come to read"
-            givers = [
-                one for one in left.get((change.after.composition, topic), ()) if one.job not in {change.job, *doubles}
-            ]
+            givers = [one for one in left.get((change.after.composition, topic), ()) if one.job != change.job]
+            givers = [one for one in givers if one.job not in doubles] or givers
             if givers:
                 found.setdefault(change.job, {})[topic] = _closest(change.after, givers, changes).job
     return found
