@@ -63,7 +63,7 @@ class Recorded:
             found = found(asked)
         if found is None:
             text = f"there is no '{asked.path}'"
-            return 404, {"error": {"code": "HW1806", "text": text, "mistakes": [{"code": "HW1806", "text": text}]}}
+            return 404, {"error": {"code": "HW1830", "text": text, "mistakes": [{"code": "HW1830", "text": text}]}}
         return found if isinstance(found, tuple) else (200, found)
 
 
@@ -82,7 +82,7 @@ def recorded(state: Path, answers: dict[str, Answer]) -> Iterator[Recorded]:
             said: Any
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             if self.headers.get("Authorization") != f"Bearer {TOKEN}":
-                status, said = 401, {"error": {"code": "HW4905", "text": "a token is needed", "mistakes": []}}
+                status, said = 401, {"error": {"code": "HW4935", "text": "a token is needed", "mistakes": []}}
             else:
                 asked = Asked(self.command, unquote(parts.path), dict(parse_qsl(parts.query)), body)
                 status, said = controller.answer(asked)

@@ -92,7 +92,7 @@ def test_an_agent_killed_in_the_middle_of_an_order_fails_it_at_once_and_its_succ
         child = Child(plane, "a", tmp_path / "a")
         outcome = step.result()
         failed = {done.step.job: done.error for done in outcome.failures}
-        assert failed["slow"].startswith("HW4903"), failed
+        assert failed["slow"].startswith("HW4933"), failed
         until(lambda: reached(plane.desk) == {"a"})
         coordinator.step()
         assert coordinator.plan().changes.is_empty
@@ -140,7 +140,7 @@ def test_a_controller_that_dies_in_the_middle_of_an_order_finds_it_again(plane, 
         step = Later(Coordinator(plane.desk, lambda: wanted).step)
         assert gates.reached["remove slow"].wait(10.0)
         plane.stop()
-        assert step.result().failures[0].error.startswith("HW4903")
+        assert step.result().failures[0].error.startswith("HW4933")
         plane.start()
         until(lambda: reached(plane.desk) == {"a"})
         again = Coordinator(plane.desk, lambda: wanted)
@@ -161,7 +161,7 @@ def test_a_site_whose_agent_was_killed_is_refused_at_once_and_the_others_go_on(t
             child.kill()
             until(lambda: reached(plane.desk) == {"a", "c"})
             call = Later(lambda: plane.desk.halt("b", "count", 1, True))
-            with pytest.raises(BindError, match="HW4902 site 'b' does not answer"):
+            with pytest.raises(BindError, match="HW4932 site 'b' does not answer"):
                 call.result()
             assert call.took_s < 0.2
             wanted["count"] = replace(wanted["count"], site="a")
@@ -186,9 +186,9 @@ def test_of_two_agents_of_a_site_the_second_waits_until_the_first_is_gone(tmp_pa
         until(lambda: reached(plane.desk) == {"a"})
         second = Living(plane, "a", ThreadedEngine("a", world), tmp_path / "other")
         try:
-            until(lambda: any("HW4907" in text for text in second.said))
+            until(lambda: any("HW4937" in text for text in second.said))
             plane.desk.drop("a", "x", 1)  # the first is not disturbed
-            assert not any("HW4906" in text for text in agents["a"].said)
+            assert not any("HW4936" in text for text in agents["a"].said)
             agents["a"].stop()
             until(lambda: any("works again" in text for text in second.said))
             plane.desk.drop("a", "x", 1)
@@ -209,7 +209,7 @@ def test_an_order_that_is_being_carried_out_is_finished_and_answered_before_the_
 
 
 def test_two_agents_cannot_share_a_state_folder(tmp_path):
-    with instance(tmp_path) as first, pytest.raises(BindError, match="HW4907"), instance(tmp_path):
+    with instance(tmp_path) as first, pytest.raises(BindError, match="HW4937"), instance(tmp_path):
         pass
     with instance(tmp_path) as again:
         assert again == first
@@ -302,7 +302,7 @@ def test_an_agent_stops_at_once_and_its_jobs_go_on(plane, tmp_path):
         agents["a"].stop()
         assert time.monotonic() - begun_s < 1.5  # a poll would wait longer
         assert queries(agents) == before
-        with pytest.raises(BindError, match=r"HW4902 site 'a' does not answer .* its agent was stopped"):
+        with pytest.raises(BindError, match=r"HW4932 site 'a' does not answer .* its agent was stopped"):
             plane.desk.drop("a", "x", 1)  # it said goodbye
         agents["a"].start()
         until(lambda: "a" in reached(plane.desk))
@@ -344,7 +344,7 @@ def test_uploads_are_fetched_once_and_checked(plane, tmp_path):
     (plane.folder / "uploads" / wrong).write_bytes(b"something else")
     with pytest.raises(BindError, match=f"HW4918 what came for upload '{wrong}'"):
         line.fetch_upload(wrong)
-    with pytest.raises(BindError, match="HW1806"):
+    with pytest.raises(BindError, match="HW1830"):
         line.fetch_upload("cd" * 32)
     with pytest.raises(BindError, match="HW4918"):
         line.fetch_upload("../x")

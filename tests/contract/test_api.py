@@ -35,7 +35,7 @@ def test_a_job_is_deployed_shown_and_deleted(it: Controlled) -> None:
     assert [job["name"] for job in it.call("GET", "/jobs", 200)["jobs"]] == ["A"]
     assert it.call("DELETE", "/jobs/A", 200, params=WAIT)["is_done"]
     assert it.call("GET", "/jobs", 200) == {"jobs": []}
-    assert it.call("GET", "/jobs/A", 404)["error"]["code"] == "HW1806"
+    assert it.call("GET", "/jobs/A", 404)["error"]["code"] == "HW1830"
 
 
 def test_the_same_request_twice_is_done_once(it: Controlled) -> None:
@@ -210,7 +210,7 @@ def test_a_restarted_controller_touches_nothing_that_runs(it: Controlled) -> Non
     ],
 )
 def test_what_has_no_such_name_is_404(it: Controlled, method: str, path: str) -> None:
-    assert it.call(method, path, 404)["error"]["code"] == "HW1806"
+    assert it.call(method, path, 404)["error"]["code"] == "HW1830"
 
 
 def test_a_method_that_a_path_does_not_have_is_405(it: Controlled) -> None:

@@ -162,7 +162,7 @@ def test_tokens_are_made_listed_and_revoked(it: Controlled, run, told, tmp_path:
     agent.close()
     assert {one["id"]: one["revoked_at_s"] is None for one in told("token", "list")["tokens"]}[made["id"]] is False
     assert "revoked" in run("token", "list")
-    assert run("token", "revoke", "nobody", code=2).startswith("HW1806")
+    assert run("token", "revoke", "nobody", code=2).startswith("HW1830")
 
 
 def test_a_restarted_controller_is_found_where_it_is(it: Controlled, told) -> None:

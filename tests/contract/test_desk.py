@@ -79,7 +79,7 @@ def test_each_verb_becomes_an_order_and_its_answer_comes_back(plane):
 
 def test_a_refusal_of_the_site_is_an_error_with_its_words(plane):
     agent = present(plane)
-    for error, told in (("HW4801 the job has gone", "^HW4801 the job has gone$"), ("no", "^HW4904 .*'drop': no")):
+    for error, told in (("HW4931 the job has gone", "^HW4931 the job has gone$"), ("no", "^HW4934 .*'drop': no")):
         call = Later(lambda: plane.desk.drop("a", "count", 1))
         agent.answer(agent.next()["id"], ok=False, error=error)
         with pytest.raises(BindError, match=told):
@@ -138,7 +138,7 @@ def test_a_site_that_was_never_heard_of_is_refused_at_once(plane):
         lambda: plane.desk.logs("a", "count", 1),
     ):
         call = Later(act)
-        with pytest.raises(BindError, match="HW4902 site 'a' has not been heard of"):
+        with pytest.raises(BindError, match="HW4932 site 'a' has not been heard of"):
             call.result(1.0)
     present(plane, "b")
     with pytest.raises(BindError, match="HW4915 job 'count' needs topic 'cars' of site 'a'"):
@@ -149,7 +149,7 @@ def test_a_site_that_fell_silent_is_refused_at_once_and_is_not_reached(hasty):
     present(hasty, held=[held_object(HELD)])
     time.sleep(0.6)
     call = Later(lambda: hasty.desk.run("a", JOB, 1, {}, None))
-    with pytest.raises(BindError, match=r"HW4902 site 'a' does not answer since 0\.\d s"):
+    with pytest.raises(BindError, match=r"HW4932 site 'a' does not answer since 0\.\d s"):
         call.result()
     assert call.took_s < 0.2
     observed = hasty.desk.observe()
@@ -160,7 +160,7 @@ def test_a_site_that_fell_silent_is_refused_at_once_and_is_not_reached(hasty):
 def test_an_order_of_a_site_that_falls_silent_is_given_up_and_not_given_later(hasty):
     agent = present(hasty)
     call = Later(lambda: hasty.desk.drop("a", "count", 1))
-    with pytest.raises(BindError, match="HW4902 site 'a' does not answer"):
+    with pytest.raises(BindError, match="HW4932 site 'a' does not answer"):
         call.result()
     assert 0.5 < call.took_s < 2.0
     assert agent.orders(0, 0.0).json() == {"orders": []}
@@ -242,7 +242,7 @@ def test_a_job_that_was_ordered_to_run_counts_as_held_until_the_site_speaks_of_i
     agent.report([], busy=["count"], after=order["id"])
     assert plane.desk.latest().held == (expected,)
     plane.stop()  # nobody knows how far it came
-    with pytest.raises(BindError, match="HW4903"):
+    with pytest.raises(BindError, match="HW4933"):
         call.result()
     plane.start()
     assert plane.desk.latest().held == (expected,)
@@ -258,8 +258,8 @@ def test_a_refused_run_is_forgotten_with_the_next_report(plane):
     agent = present(plane)
     call = Later(lambda: plane.desk.run("a", JOB, 1, {}, None))
     order = agent.next()
-    agent.answer(order["id"], ok=False, error="HW4801 no")
-    with pytest.raises(BindError, match="HW4801"):
+    agent.answer(order["id"], ok=False, error="HW4931 no")
+    with pytest.raises(BindError, match="HW4931"):
         call.result()
     agent.report([], after=order["id"])
     assert plane.desk.latest().held == ()
@@ -268,8 +268,8 @@ def test_a_refused_run_is_forgotten_with_the_next_report(plane):
 def test_a_run_whose_checkpoint_cannot_be_packed_is_not_ordered_and_not_expected(plane):
     packer, taker = present(plane, "a"), present(plane, "b", TWO)
     call = Later(lambda: plane.desk.run("b", JOB, 2, {}, ("a", 1)))
-    packer.answer(packer.next()["id"], ok=False, error="HW4801 it runs")
-    with pytest.raises(BindError, match="HW4801 it runs"):
+    packer.answer(packer.next()["id"], ok=False, error="HW4931 it runs")
+    with pytest.raises(BindError, match="HW4931 it runs"):
         call.result()
     assert taker.orders(0, 0.0).json() == {"orders": []}
     assert plane.desk.latest().held == ()
@@ -282,18 +282,18 @@ def test_a_session_that_is_over_is_refused_everywhere_and_its_orders_fail(plane)
     poll = Later(lambda: old.orders(order["id"], 30.0))
     time.sleep(0.1)
     new = present(plane, session=TWO, instance="ab" * 16)  # restarted: let in at once
-    with pytest.raises(BindError, match="HW4903 the agent of site 'a' began anew"):
+    with pytest.raises(BindError, match="HW4933 the agent of site 'a' began anew"):
         call.result(5.0)
-    assert code(poll.result(5.0)) == (409, "HW4906")
-    assert code(old.orders(0, 0.0)) == (409, "HW4906")
-    assert code(old.report()) == (409, "HW4906")
-    assert code(old.answer(order["id"])) == (409, "HW4906")
+    assert code(poll.result(5.0)) == (409, "HW4936")
+    assert code(old.orders(0, 0.0)) == (409, "HW4936")
+    assert code(old.report()) == (409, "HW4936")
+    assert code(old.answer(order["id"])) == (409, "HW4936")
     assert new.orders(0, 0.0).json() == {"orders": []}  # the next one never gets it
 
 
 def test_what_is_sent_again_is_refused_and_changes_nothing(plane):
     agent = present(plane, held=[held_object(HELD)], instance="ab" * 16)
-    assert code(agent.hello(ONE, [])) == (409, "HW4906")
+    assert code(agent.hello(ONE, [])) == (409, "HW4936")
     assert plane.desk.latest().held == (HELD,)
     agent.report([held_object(HELD)])
     agent.number = 0
@@ -306,21 +306,21 @@ def test_what_is_sent_again_is_refused_and_changes_nothing(plane):
     assert call.result() == {"cars": "1"}
     assert code(agent.answer(order["id"] + 1)) == (409, "HW4913")
     present(plane, session=TWO, instance="ab" * 16)
-    assert code(agent.hello(ONE, [])) == (409, "HW4906")  # also long after
+    assert code(agent.hello(ONE, [])) == (409, "HW4936")  # also long after
 
 
 def test_a_second_agent_of_a_site_is_refused_while_the_first_is_there(hasty):
     first = present(hasty, instance="ab" * 16)
     second = RawAgent(hasty, "a", "cd" * 16)
     answer = second.hello(TWO)
-    assert code(answer) == (409, "HW4907")
+    assert code(answer) == (409, "HW4937")
     assert "Stop that one first" in answer.json()["error"]["text"]
     nameless = RawAgent(hasty, "a")
-    assert code(nameless.hello(THREE)) == (409, "HW4907")
+    assert code(nameless.hello(THREE)) == (409, "HW4937")
     assert first.report().status_code == 200
     time.sleep(0.6)
     assert second.hello("4" * 32).status_code == 200  # the first fell silent
-    assert code(first.report()) == (409, "HW4906")
+    assert code(first.report()) == (409, "HW4936")
 
 
 def test_a_revoked_site_is_sent_away_at_once(plane):
@@ -331,9 +331,9 @@ def test_a_revoked_site_is_sent_away_at_once(plane):
     plane.desk.revoke("a")
     plane.desk.revoke("nobody")
     poll.result(5.0)
-    with pytest.raises(BindError, match="HW4903"):
+    with pytest.raises(BindError, match="HW4933"):
         call.result(5.0)
-    with pytest.raises(BindError, match="HW4902"):
+    with pytest.raises(BindError, match="HW4932"):
         plane.desk.drop("a", "count", 1)
     assert not plane.desk.sites()[0].is_reached
 

@@ -20,10 +20,10 @@ def test_only_the_agent_of_a_site_is_let_in(plane):
             stranger = RawAgent(plane, "a", token=token)
             stranger.session = ONE
             made = {"hello": (ONE,), "answer": (1,)}.get(call, ())
-            assert code(getattr(stranger, call)(*made)) == (403, "HW4905")
-        assert code(stranger.http.put(f"/checkpoints/{ONE}", content=b"")) == (403, "HW4905")
-        assert code(stranger.http.get(f"/checkpoints/{ONE}")) == (403, "HW4905")
-        assert code(stranger.http.get(f"/uploads/{ONE * 2}")) == (403, "HW4905")
+            assert code(getattr(stranger, call)(*made)) == (403, "HW4935")
+        assert code(stranger.http.put(f"/checkpoints/{ONE}", content=b"")) == (403, "HW4935")
+        assert code(stranger.http.get(f"/checkpoints/{ONE}")) == (403, "HW4935")
+        assert code(stranger.http.get(f"/uploads/{ONE * 2}")) == (403, "HW4935")
     assert plane.desk.sites() == ()
 
 
@@ -93,7 +93,7 @@ def test_uploads_are_given_by_hash_and_nothing_else_is(plane):
     digest = "0a" * 32
     (plane.folder / "uploads" / digest).write_bytes(b"code" * 1_000_000)
     assert agent.http.get(f"/uploads/{digest}").content == b"code" * 1_000_000
-    assert code(agent.http.get(f"/uploads/{'0b' * 32}")) == (404, "HW1806")
+    assert code(agent.http.get(f"/uploads/{'0b' * 32}")) == (404, "HW1830")
     (plane.folder / "secret").write_text("s")
     for name in ("..%2fsecret", "%2e%2e%2fsecret", "x" * 64):
         assert agent.http.get(f"/uploads/{name}").status_code in {404, 422}

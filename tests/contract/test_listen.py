@@ -49,7 +49,7 @@ def served(look: Callable[[int], None], tls: tuple[Path, Path] | None = None, ho
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.7", "example.org", "127.0.0.1.example.org", ""])
 def test_others_are_not_answered_in_clear(host: str) -> None:
-    with pytest.raises(SpecError, match="HW1807"):
+    with pytest.raises(SpecError, match="HW1831"):
         serve_forever(hello, host, 0)
 
 

@@ -272,13 +272,13 @@ def test_a_stale_plan_is_refused_with_exit_code_3(run, controller: Recorded) -> 
 
 def test_what_is_not_done_in_time_is_named_with_site_and_what_to_do(run, controller: Recorded) -> None:
     left = plan_object(AFTER, held({**BEFORE, "C": AFTER["C"], "C2": AFTER["C2"]}))
-    failure = {"act": "halt", "site": "edge-2", "job": "B", "error": "HW4902 site 'edge-2' does not answer."}
+    failure = {"act": "halt", "site": "edge-2", "job": "B", "error": "HW4932 site 'edge-2' does not answer."}
     before = {"plan": NOTHING, "failures": []}
     controller.answers["GET /plan"] = [before, {"plan": left, "is_done": False, "failures": [failure]}]
     controller.answers["GET /sites"] = {"sites": [{"name": "edge-2", "is_reached": False}]}
     ran = run("apply", "town.yaml", "--yes", "--wait", "50 ms")
     assert ran.code == 4
-    assert "✗ job 'B' at site 'edge-2' (halt): HW4902 site 'edge-2' does not answer." in ran.err
+    assert "✗ job 'B' at site 'edge-2' (halt): HW4932 site 'edge-2' does not answer." in ran.err
     last = " ".join(ran.err[ran.err.index("HW4926") :].split())
     assert last.startswith("HW4926 not done after 0 s: 'B', 'D' is not as wanted. Site 'edge-2' does not answer:")
     assert "headwater agent --site edge-2" in last

@@ -119,9 +119,9 @@ def test_a_refused_token_is_named_by_where_it_came_from(state: Path, monkeypatch
     ("status", "code", "kind"),
     [
         (422, "HW1535", SpecError),
-        (404, "HW1806", SpecError),
+        (404, "HW1830", SpecError),
         (409, "HW2201", PlanError),
-        (503, "HW4801", BindError),
+        (503, "HW4931", BindError),
         (500, "HW9502", BrokenInvariant),
     ],
 )

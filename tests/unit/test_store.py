@@ -123,7 +123,7 @@ def test_the_last_upload_of_a_name_counts_and_all_are_known_by_hash(file: Path) 
 
 def test_what_sites_said_last_is_there_after_a_restart(file: Path) -> None:
     store = Store(file)
-    held = (Held("edge-1", job(1), 3, False, "stopped", True, (("chain-topic-0001", "7"),)),)
+    held = (Held("edge-1", job(1), 3, False, "stopped", is_drained=True, positions=(("chain-topic-0001", "7"),)),)
     store.keep_held("edge-1", [held_object(one) for one in held])
     store.keep_held("edge-2", [])
     assert {site: tuple(map(held_from, one)) for site, one in Store(file).held().items()} == {

@@ -5,7 +5,7 @@ is to be before it acts, so that whoever comes after a crash finishes the act (`
 that: what it was told last stands until it is told otherwise. An order of an earlier epoch is refused: the job
 has gone elsewhere meanwhile.
 
-    HW4801   an order about a job that is not here, or of another epoch
+    HW4931   an order about a job that is not here, or of another epoch
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Agent:
             brokers: Addresses, by the names that the topics give them.
 
         Raises:
-            BindError: HW4801; or the engine refuses.
+            BindError: HW4931; or the engine refuses.
         """
         with self._held(job.name):
             before = self._shelf.get(job.name)
@@ -85,7 +85,7 @@ class Agent:
         It counts as stopped when the engine has said so, not before: others act on that.
 
         Raises:
-            BindError: HW4801; or the engine refuses, and the job goes on as before.
+            BindError: HW4931; or the engine refuses, and the job goes on as before.
         """
         with self._held(name):
             record = self._shelf.get(name)
@@ -103,7 +103,7 @@ class Agent:
         """Return a stopped job with its checkpoint, for another agent's `run`.
 
         Raises:
-            BindError: HW4801.
+            BindError: HW4931.
         """
         with self._held(name):
             record = self._shelf.get(name)
@@ -181,7 +181,7 @@ class Agent:
         size = int.from_bytes(packed[:LENGTH_BYTES], "big")
         found = record_from(json.loads(packed[LENGTH_BYTES : LENGTH_BYTES + size]))
         if found.job.name != job.name:
-            raise BindError(f"HW4801 the checkpoint that came is of '{found.job.name}' and not of '{job.name}'.")
+            raise BindError(f"HW4931 the checkpoint that came is of '{found.job.name}' and not of '{job.name}'.")
         self._engine.unpack(job.name, packed[LENGTH_BYTES + size :])
         return found
 
@@ -242,6 +242,6 @@ def record_from(found: Mapping[str, Any]) -> Record:
 def _stale(site: str, name: str, here: int | None, asked: int) -> BindError:
     what = "has no such job" if here is None else f"has it in epoch {here}"
     return BindError(
-        f"HW4801 an order about job '{name}' in epoch {asked} came to site '{site}', which {what}: "
+        f"HW4931 an order about job '{name}' in epoch {asked} came to site '{site}', which {what}: "
         "the job has changed hands meanwhile. Plan again."
     )

@@ -5,7 +5,7 @@ not, says hello until somebody answers, waits for orders, carries each out in a 
 the site holds every second and after every change. Orders of a session that is over are not begun; those that
 are being carried out are named as `busy`, so that nobody takes their jobs for free.
 
-    HW4907   another agent uses this state folder
+    HW4937   another agent uses this state folder
     HW4919   an order that came too late, or that this agent does not understand
 """
 
@@ -45,7 +45,7 @@ def instance(folder: Path) -> Iterator[str]:
     """Give the id of a state folder, which stays the same, and hold the folder for this process alone.
 
     Raises:
-        BindError: HW4907.
+        BindError: HW4937.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "instance").open("a+", encoding="ascii") as file:
@@ -53,7 +53,7 @@ def instance(folder: Path) -> Iterator[str]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise BindError(
-                f"HW4907 another agent uses the state folder '{folder}'. Stop that one first, or choose another folder."
+                f"HW4937 another agent uses the state folder '{folder}'. Stop that one first, or choose another folder."
             ) from None
         file.seek(0)
         found = file.read().strip()
@@ -305,7 +305,7 @@ class AgentLoop:
             body = {"session": session.name, "number": session.number, "held": held, "busy": busy, "after": after}
             self._line.post("/report", {**body, "told": dict(self._told())})
         except Declined as error:
-            if error.code == "HW4906":
+            if error.code == "HW4936":
                 session.over.set()
             self._trouble("report", str(error))
             return str(error)

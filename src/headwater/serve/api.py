@@ -37,7 +37,7 @@ __all__ = ["describe", "make_app", "make_routes", "serve_forever", "status_of"]
 
 MOST_THREADS = 100  # routes at work at once
 MOST_TOLD = 20  # mistakes in the form of a request
-NOT_FOUND = "HW1806"
+NOT_FOUND = "HW1830"
 
 _log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ TROUBLES: dict[int | str, dict[str, Any]] = {
         400: "the request cannot be read",
         401: "no token, or one that does not count",
         403: "the token is not for this",
-        404: "nothing has this name (HW1806)",
+        404: "nothing has this name (HW1830)",
         409: "no plan for this, or the plan is stale",
         413: "the body is too large",
         422: "what was sent is wrong: every mistake",

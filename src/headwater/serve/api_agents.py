@@ -5,7 +5,7 @@ agent's. All else is the desk's business. Nothing here blocks: whatever touches 
 What an agent of a later version says beyond these forms is left unread.
 
     HW1820   a request that is not in the form of `docs/control.md`
-    HW4905   the token is not this site's agent's
+    HW4935   the token is not this site's agent's
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class _AgentRoute(APIRoute):
             if not isinstance(who, dict) or who.get("kind") != "agent" or who.get("site") != site:
                 return _error(
                     403,
-                    f"HW4905 this is for the agent of site '{site}' alone, and the token is another's. Use the token "
+                    f"HW4935 this is for the agent of site '{site}' alone, and the token is another's. Use the token "
                     "that was made for this site.",
                 )
             try:
@@ -182,7 +182,7 @@ def router(desk: Desk) -> APIRouter:
         """Get what was uploaded."""
         path = await desk.aside(lambda: desk.upload(digest))
         if path is None:
-            raise Refused(404, f"HW1806 nothing was uploaded with the hash '{digest}'. Upload it again.")
+            raise Refused(404, f"HW1830 nothing was uploaded with the hash '{digest}'. Upload it again.")
         file = await desk.aside(lambda: path.open("rb"))
         return StreamingResponse(_chunks(desk, file), media_type="application/octet-stream")
 

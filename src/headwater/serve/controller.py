@@ -242,7 +242,7 @@ class Controller:
         """Return a pipeline.
 
         Raises:
-            SpecError: HW1806.
+            SpecError: HW1830.
         """
         deployed = self.store.pipeline(name)
         if deployed is None:

@@ -4,7 +4,7 @@
 wait for the answer: both are woken, nobody polls. A checkpoint goes from one agent to another through a folder
 here. `api_agents` is its face for agents; `sessions` has who is there, `holdings` what they hold.
 
-    HW4904   a site refuses and does not say why in our words
+    HW4934   a site refuses and does not say why in our words
     HW4915   the broker of a site whose address is not known
 """
 
@@ -95,7 +95,7 @@ class Desk:
         what = {"name": name, "epoch": epoch, "is_drain": is_drain}
         found = self._do(site, "halt", LONG_S if is_drain else SHORT_S, what).get("positions")
         if not isinstance(found, Mapping):
-            raise BindError(f"HW4904 site '{site}' stopped job '{name}' and did not say where its sources go on.")
+            raise BindError(f"HW4934 site '{site}' stopped job '{name}' and did not say where its sources go on.")
         return {str(key): str(value) for key, value in found.items()}
 
     def run(self, site: str, job: Job, epoch: int, seat: Positions, take_from: tuple[str, int] | None) -> None:
@@ -135,7 +135,7 @@ class Desk:
         """Return the last lines of a job's log.
 
         Raises:
-            BindError: HW4902, or the site has none.
+            BindError: HW4932, or the site has none.
         """
         return str(self._do(site, "logs", SHORT_S, {"name": name, "lines": lines}).get("text", ""))
 
@@ -216,7 +216,7 @@ class Desk:
         except BindError as error:
             if CODED.match(str(error)):
                 raise
-            raise BindError(f"HW4904 site '{site}' could not '{do}': {error}") from None
+            raise BindError(f"HW4934 site '{site}' could not '{do}': {error}") from None
 
     def _observed(self, reached: set[str]) -> Observed:
         known = self._holdings.sites() | reached

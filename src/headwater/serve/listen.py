@@ -3,7 +3,7 @@
 Puts an app on a port and stays until it is told to end. Without TLS only this machine itself is answered: a token
 must not travel in clear.
 
-    HW1807  an address that others reach, without a certificate
+    HW1831  an address that others reach, without a certificate
     HW4610  the port, the address or the certificate cannot be used
 """
 
@@ -62,13 +62,13 @@ def serve_forever(
         stop: Ends it, from another thread.
 
     Raises:
-        SpecError: HW1807.
+        SpecError: HW1831.
         BindError: HW4610.
     """
     if tls is None and not is_loopback(host):
         raise SpecError(
             Mistake(
-                "HW1807",
+                "HW1831",
                 f"'{host}' is reached from other machines, and without TLS tokens would travel in clear. Give a "
                 "certificate and its key ('headwater ca' makes them), or listen on 127.0.0.1.",
             )

@@ -92,7 +92,7 @@ def job_seen(controller: Controller, name: str) -> Object:
     """Return one job.
 
     Raises:
-        SpecError: HW1806.
+        SpecError: HW1830.
     """
     for found, job, owner, told in _all(controller):
         if found == name:
@@ -134,7 +134,7 @@ def composition_object(controller: Controller, name: str) -> Object:
     """Return a composition: its jobs as they are, and the text that would submit just them.
 
     Raises:
-        SpecError: HW1806.
+        SpecError: HW1830.
     """
     mine = composition(controller.store.wanted(), name)
     jobs = [_job(*one) for one in _all(controller) if one[0] in mine]
@@ -151,7 +151,7 @@ def pipeline_object(controller: Controller, name: str) -> Object:
     """Return a pipeline: where its operators are, and its jobs.
 
     Raises:
-        SpecError: HW1806.
+        SpecError: HW1830.
     """
     found = controller.pipeline(name)
     return {

@@ -70,8 +70,8 @@ def serve(options: Serve) -> int:
             try:
                 serve_forever(app, options.host, _port(options, told), tls, ready, stop)
             finally:
+                desk.close()  # first: the loop may be waiting for an agent that is silent
                 controller.close()
-                desk.close()
                 store.close()
                 told.unlink(missing_ok=True)
     return DONE

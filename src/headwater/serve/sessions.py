@@ -5,10 +5,10 @@ order that a session did not answer fails with it, and is never given to the nex
 far it came. Whoever gave it looks at the world again. An order is given at every poll that does not say that it
 has come, so a poll that breaks off loses none.
 
-    HW4902   a site that does not answer
-    HW4903   a session that ended while it had an order
-    HW4906   a session that is over
-    HW4907   two agents for one site
+    HW4932   a site that does not answer
+    HW4933   a session that ended while it had an order
+    HW4936   a session that is over
+    HW4937   two agents for one site
     HW4913   a report or an answer that was sent before
     HW4914   the controller is stopping
 """
@@ -123,7 +123,7 @@ class Sessions:
         It is called before anybody can send an order to the new session.
 
         Raises:
-            Refused: HW4906, it was begun before; HW4907, another agent is there.
+            Refused: HW4936, it was begun before; HW4937, another agent is there.
         """
         with self._lock:
             self._stopping()
@@ -135,7 +135,7 @@ class Sessions:
             if before is not None and not is_same and now_s - before.heard_s < self.silent_s:
                 raise Refused(
                     409,
-                    f"HW4907 site '{site}' has an agent already, with another state folder, which was heard of "
+                    f"HW4937 site '{site}' has an agent already, with another state folder, which was heard of "
                     f"{now_s - before.heard_s:.1f} s ago. Stop that one first, or give this one another site's name "
                     "and token.",
                 )
@@ -150,7 +150,7 @@ class Sessions:
         """Take a report: `take` is called if it counts, and what it returns is returned.
 
         Raises:
-            Refused: HW4906; HW4913, a later one has come already.
+            Refused: HW4936; HW4913, a later one has come already.
         """
         with self._lock:
             found = self._heard(site, session)
@@ -167,7 +167,7 @@ class Sessions:
         """Take the end of an order; `error` says why it was not done.
 
         Raises:
-            Refused: HW4906; HW4913, nobody waits for it.
+            Refused: HW4936; HW4913, nobody waits for it.
         """
         with self._lock:
             order = self._heard(site, session).open.pop(number, None)
@@ -186,7 +186,7 @@ class Sessions:
         """Return the orders above a number, as soon as there is one; one poll waits at a time, the last.
 
         Raises:
-            Refused: HW4906.
+            Refused: HW4936.
         """
         loop, bell = asyncio.get_running_loop(), asyncio.Event()
 
@@ -220,7 +220,7 @@ class Sessions:
         """Note that a site gave a sign of life.
 
         Raises:
-            Refused: HW4906.
+            Refused: HW4936.
         """
         with self._lock:
             self._heard(site, session)
@@ -228,7 +228,7 @@ class Sessions:
     # For the controller.
 
     def check(self, site: str) -> None:
-        """Raise BindError HW4902 unless a site answers."""
+        """Raise BindError HW4932 unless a site answers."""
         with self._lock:
             self._reached(site)
 
@@ -236,7 +236,7 @@ class Sessions:
         """Give an order to a site.
 
         Raises:
-            BindError: HW4902.
+            BindError: HW4932.
         """
         with self._lock:
             self._stopping()
@@ -251,7 +251,7 @@ class Sessions:
         """Wait for an order's end and return its result.
 
         Raises:
-            BindError: HW4902 or HW4903, nobody knows how far it came; or what the site answers.
+            BindError: HW4932 or HW4933, nobody knows how far it came; or what the site answers.
         """
         lost_s = self._lost_s if lost_s is None else lost_s
         while True:
@@ -269,7 +269,7 @@ class Sessions:
             if silence_s >= lost_s:
                 raise _silent(order.site, silence_s, lost_s)
             raise BindError(
-                f"HW4902 site '{order.site}' did not finish '{order.body['do']}' in time, though it answers. It may "
+                f"HW4932 site '{order.site}' did not finish '{order.body['do']}' in time, though it answers. It may "
                 "still do so; the controller looks again and does what is missing."
             )
 
@@ -277,7 +277,7 @@ class Sessions:
         """End a session, as its agent wishes, and fail the orders that it has.
 
         Raises:
-            Refused: HW4906.
+            Refused: HW4936.
         """
         with self._lock:
             self._heard(site, session)
@@ -324,13 +324,13 @@ class Sessions:
         known = self._sites.get(site)
         if known is None or known.heard_s is None:
             raise BindError(
-                f"HW4902 site '{site}' has not been heard of since the controller began. Start its agent: headwater "
+                f"HW4932 site '{site}' has not been heard of since the controller began. Start its agent: headwater "
                 f"agent --site {site}"
             )
         silence_s = time.monotonic() - known.heard_s
         if known.session is None:
             raise BindError(
-                f"HW4902 site '{site}' does not answer since {silence_s:.1f} s: its agent was stopped, or its token "
+                f"HW4932 site '{site}' does not answer since {silence_s:.1f} s: its agent was stopped, or its token "
                 "counts no more. What it runs goes on. Start the agent again, with a token that counts."
             )
         if silence_s >= self.silent_s:
@@ -345,7 +345,7 @@ class Sessions:
         for order in session.open.values():
             order.done.set_exception(
                 BindError(
-                    f"HW4903 the agent of site '{order.site}' began anew or was sent away while it had the order "
+                    f"HW4933 the agent of site '{order.site}' began anew or was sent away while it had the order "
                     f"'{order.body['do']}'. How far it came is looked up, and what is missing is done."
                 )
             )
@@ -369,13 +369,13 @@ def _given(session: _Session, after: int) -> list[dict[str, Any]]:
 def _over(site: str) -> Refused:
     return Refused(
         409,
-        f"HW4906 this session of site '{site}' is over: another one has begun since, or the controller has. Say hello "
+        f"HW4936 this session of site '{site}' is over: another one has begun since, or the controller has. Say hello "
         "with another session.",
     )
 
 
 def _silent(site: str, silence_s: float, most_s: float) -> BindError:
     return BindError(
-        f"HW4902 site '{site}' does not answer since {silence_s:.1f} s (at most {most_s:g} s). What it runs goes on. "
+        f"HW4932 site '{site}' does not answer since {silence_s:.1f} s (at most {most_s:g} s). What it runs goes on. "
         "Look whether its agent runs and reaches this controller; it is asked again when it is back."
     )

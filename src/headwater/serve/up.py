@@ -41,7 +41,7 @@ from headwater.testbed.bed import Bed
 from headwater.testbed.ground import way_in
 from headwater.testbed.private import become
 
-__all__ = ["down", "up"]
+__all__ = ["down", "end_all", "up"]
 
 DONE = 0
 READY_S = 240.0

@@ -3,7 +3,7 @@
 Takes the jobs that are wanted and what a caller asks for; gives the jobs that would be wanted then (`Next`), or
 names what is wrong with it. Changes nothing: `serve.controller` does.
 
-    HW1806  a name that nothing has
+    HW1830  a name that nothing has
     HW1810  a name that another composition, pipeline or job has
     HW1811  a name that is not allowed
 """
@@ -71,7 +71,7 @@ def composition(wanted: Mapping[str, Job], name: str) -> dict[str, Job]:
     """Return the jobs of a composition.
 
     Raises:
-        SpecError: HW1806.
+        SpecError: HW1830.
     """
     known = {job.composition for job in wanted.values() if not job.part} - {LONERS}
     if name not in known:
@@ -135,7 +135,7 @@ def found(wanted: Mapping[str, Job], name: str) -> Job:
     """Return a job.
 
     Raises:
-        SpecError: HW1806.
+        SpecError: HW1830.
     """
     if name not in wanted:
         unknown("job", name, wanted)
@@ -147,8 +147,8 @@ def _owner(composition: str) -> str:
 
 
 def unknown(what: str, name: str, known: Collection[str]) -> NoReturn:
-    """Raise SpecError HW1806, with the name that was perhaps meant."""
-    wrong("HW1806", f"there is no {what} {quote(name, 60)}.{Report('').tip(name, known)}")
+    """Raise SpecError HW1830, with the name that was perhaps meant."""
+    wrong("HW1830", f"there is no {what} {quote(name, 60)}.{Report('').tip(name, known)}")
 
 
 def wrong(code: str, text: str) -> NoReturn:
