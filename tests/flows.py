@@ -19,7 +19,6 @@ __all__ = ["EDITS", "Flow", "Stage", "edited", "make_flow", "owed"]
 SITES = ("pi", "fog", "hub", "sky")
 INPUT, OUTLET, MIDDLE = "in-", "out-", "t-"  # what the names of streams begin with
 MOST_STAGES = 9
-CHANNELS = 4  # names of channels, so few that they are used again
 
 
 @dataclass(frozen=True)
@@ -268,18 +267,12 @@ def _new_stream(flow: Flow, kind: str, dice: Dice, is_channel: bool = False) -> 
 
 
 def _named(flow: Flow, stream: str, dice: Dice, is_channel: bool = False) -> Flow:
-    """Return the flow with a topic for a stream that stands for no other."""
-    made = flow.made
-    topic = Topic(dice.pick(SITES), f"{stream}.{made}")
+    """Return the flow with another topic for a stream: a channel at some site, or a topic of the user's."""
     if stream.startswith(MIDDLE) and (is_channel or dice.chance(60)):
-        used = {one for name, one in flow.topics.items() if name in flow.streams}
-        free = [one for one in _channels() if one not in used]
-        topic = dice.pick(free)
-    return replace(flow, topics={**flow.topics, stream: topic}, made=made + 1)
-
-
-def _channels() -> list[Topic]:
-    return [Topic(site, f"{CHANNEL}city.{number}") for number in range(CHANNELS) for site in SITES]
+        topic = Topic(dice.pick(SITES), f"{CHANNEL}city.{stream}")
+    else:
+        topic = Topic(dice.pick(SITES), f"{stream}.{flow.made}")
+    return replace(flow, topics={**flow.topics, stream: topic}, made=flow.made + 1)
 
 
 def _with_stage(flow: Flow, reads: tuple[str, ...], writes: str, dice: Dice) -> Flow:

@@ -51,7 +51,7 @@ class Entry:
         with running(self.files, self.modules):
             try:
                 found = self.function(records)
-            except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the user's code raises
+            except (Exception, SystemExit) as error:
                 raise SpecError(
                     failure(error, f"job function '{self.name}'", self.files, None, self.files.folder)
                 ) from error
@@ -69,8 +69,8 @@ class Entry:
             raise SpecError(
                 Mistake(
                     "HW1651",
-                    f"job function '{self.name}' returns the columns {', '.join(found.columns)}; a topic takes 'value', "
-                    "and 'key' and 'headers' if there are any. Make one of your columns with "
+                    f"job function '{self.name}' returns the columns {', '.join(found.columns)}; a topic takes "
+                    "'value', and 'key' and 'headers' if there are any. Make one of your columns with "
                     'F.to_json(F.struct("*")).alias("value").',
                 )
             )
@@ -95,7 +95,7 @@ def load_entry(folder: Path, entry: str) -> Entry:
     with running(files, modules):
         try:
             module = importlib.import_module(module_name)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the user's code raises
+        except (Exception, SystemExit) as error:
             if isinstance(error, ModuleNotFoundError) and error.name == module_name:
                 there = sorted(one.stem for one in Path(home).glob("*.py"))
                 text = (

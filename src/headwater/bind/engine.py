@@ -213,6 +213,11 @@ class SparkEngine:
                 runner.process.end()
                 runner.specs.clear()
 
+    @property
+    def owner(self) -> str | None:
+        """Return the user that runners run as; None: as this process."""
+        return self._owner
+
     def adopt(self) -> int:
         """Take over the runners that still run from an earlier agent; return how many."""
         count = 0

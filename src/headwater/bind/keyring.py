@@ -27,6 +27,7 @@ __all__ = [
     "USER",
     "Credentials",
     "broker_password",
+    "entries",
     "find",
     "jaas",
     "rdkafka_settings",
@@ -90,6 +91,15 @@ _KEYRING = _Keyring()
 def use(file: Path | None) -> None:
     """Take this file as the keyring of this process; None: none. A file that is not there holds nothing yet."""
     _KEYRING.use(file)
+
+
+def entries() -> Mapping[str, Credentials]:
+    """Return all that this process's keyring holds, by address.
+
+    Raises:
+        BindError: HW4209.
+    """
+    return _KEYRING.entries()[1]
 
 
 def find(address: str) -> Credentials | None:

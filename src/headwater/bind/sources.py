@@ -113,6 +113,7 @@ def reads_twice(frame: DataFrame) -> bool:
 
 
 def nodes(node: Any) -> Iterator[Any]:
+    """Yield a plan's nodes, each before what is below it."""
     yield node
     children = node.children()
     for i in range(children.size()):

@@ -220,11 +220,13 @@ def _places_are_handed_over(
     changes: Changes, takes: Mapping[str, Mapping[Topic, str]], steps: _Steps, of: Mapping[str, _Of]
 ) -> None:
     """Let a source pass from one job to another by way of what is written down, never by two that run."""
+    compositions = {one.job: one.after.composition for one in changes.of if one.after is not None}
     left = leaving(changes)
     for heir, taken in takes.items():
-        for name in taken.values():
+        for topic, name in taken.items():
             steps.put_after(of[heir].place, of[name].halt)
-            steps.put_after(of[name].giving_up, of[heir].place)
+            for giver in left[compositions[heir], topic]:
+                steps.put_after(of[giver.job].giving_up, of[heir].place)
     for change in changes.of:
         if change.after is not None:
             places = ((change.after.composition, topic) for topic in change.after.sources)

@@ -88,6 +88,8 @@ class AgentLoop:
         address: str | None = None,
         version: str = "",
         say: Callable[[str], None] = lambda _: None,
+        password: str | None = None,
+        keys: Callable[[Mapping[str, str]], None] = lambda _: None,
     ) -> None:
         """Take all parts; `run` begins.
 
@@ -101,7 +103,10 @@ class AgentLoop:
             address: A label that jobs may call the site by.
             version: Of this program.
             say: Is told what happens, a sentence each.
+            password: Of the site's broker; None: it asks for none.
+            keys: Is told the passwords of other brokers that jobs need, by address.
         """
+        self._password, self._keys = password, keys
         self._agent, self._line, self._instance = agent, line, instance
         self._broker, self._told, self._logs = broker, told, logs
         self._address, self._version, self._say = address, version, say
@@ -161,6 +166,7 @@ class AgentLoop:
                 "version": self._version,
                 "held": held,
                 "busy": busy,
+                "password": self._password,
             },
         )
         return session
@@ -232,6 +238,8 @@ class AgentLoop:
 
     def _do(self, order: Mapping[str, Any]) -> Mapping[str, Any]:
         agent, do = self._agent, order["do"]
+        if order.get("keys"):
+            self._keys(order["keys"])
         if do == "run":
             take = order["take"]
             fetch = None if take is None else lambda: _tried(lambda: self._line.fetch(f"/checkpoints/{take}"))

@@ -26,6 +26,7 @@ from headwater.bind.broker_files import Access, is_loopback
 from headwater.bind.code import Code
 from headwater.bind.engine import Ground, SparkEngine
 from headwater.bind.kafka import ExternalBroker, KafkaBroker
+from headwater.bind.keys import Keys
 from headwater.bind.privilege import DEFAULT
 from headwater.bind.process import RunnerProcess, RunnerSpec
 from headwater.bind.shelf import FileShelf
@@ -53,11 +54,11 @@ def run_agent(options: control_options.Agent) -> int:
     say = _Says(options.site, options.as_json)
     with instance(folder) as own, until_told() as stop:
         (folder / END).unlink(missing_ok=True)
-        keyring.use(folder / "keyring.json")
         jars = fetched_jars()
         archives = made_archives(jars)
         box = _box()
-        broker = SiteBroker(_broker(options, folder, jars, archives, box), say)
+        access = _access(options, folder)
+        broker = SiteBroker(_broker(options, folder, jars, archives, box, access), say)
         line = Line(
             options.controller, options.site, lambda: read_token(options.token_file), folder / "uploads", options.ca
         )
@@ -70,8 +71,12 @@ def run_agent(options: control_options.Agent) -> int:
             tuple(shared(archives.get("spark"))),
             box,
             (options.run_as or DEFAULT) if os.geteuid() == 0 else None,
+            folder / "runners.keyring.json",
         )
         engine = SparkEngine(ground, say)
+        keys = Keys(folder / "keyring.json", folder / "runners.keyring.json", options.ca, engine.owner)
+        if access is not None:
+            keys.add({broker.address: access.password, broker.address_between: access.password})
         agent = Agent(options.site, engine, broker, FileShelf(folder / "shelf", say))
         broker.up()
         adopted = engine.adopt()
@@ -90,6 +95,8 @@ def run_agent(options: control_options.Agent) -> int:
             options.address,
             __version__,
             say,
+            None if access is None else access.password,
+            keys.add,
         ).run(stop)
         watch.join()
         if (folder / END).exists():
@@ -121,7 +128,12 @@ def end_leftovers(folder: Path) -> int:
 
 
 def _broker(
-    options: control_options.Agent, folder: Path, jars: Any, archives: Mapping[str, Path], box: Box
+    options: control_options.Agent,
+    folder: Path,
+    jars: Any,
+    archives: Mapping[str, Path],
+    box: Box,
+    access: Access | None,
 ) -> KafkaBroker | ExternalBroker:
     if options.broker is not None:
         return ExternalBroker(options.site, options.broker)
@@ -133,7 +145,7 @@ def _broker(
         flags=shared(archives.get("kafka")),
         bootstrap=archives.get("bootstrap"),
         box=box if box.is_apart else None,
-        access=_access(options, folder),
+        access=access,
         is_detached=True,
     )
 

@@ -77,6 +77,7 @@ class _Hello(BaseModel):
     version: Short = ""
     held: Annotated[list[Holding], Field(max_length=MOST_JOBS)] = []
     busy: Annotated[list[JobName], Field(max_length=MOST_JOBS)] = []
+    password: Annotated[str, StringConstraints(max_length=300)] | None = None
 
 
 class _Report(BaseModel):
@@ -143,7 +144,16 @@ def router(desk: Desk) -> APIRouter:
         held = _held(site, body.held)
         await desk.hello(
             site,
-            Hello(body.session, body.instance, body.broker, body.address, body.version, held, frozenset(body.busy)),
+            Hello(
+                body.session,
+                body.instance,
+                body.broker,
+                body.address,
+                body.version,
+                held,
+                frozenset(body.busy),
+                body.password,
+            ),
         )
         return {"session": body.session}
 

@@ -103,9 +103,6 @@ def agent(
     ] = "127.0.0.1",
     cert: Annotated[str | None, typer.Option(metavar="FILE", help="Certificate of the broker (PEM).")] = None,
     key: Annotated[str | None, typer.Option(metavar="FILE", help="Its key.")] = None,
-    advertise: Annotated[
-        str | None, typer.Option(metavar="HOST", help="Address that other sites reach the broker by.")
-    ] = None,
     address: Annotated[
         str | None, typer.Option(metavar="LABEL", help="What 'spe_address' may also call this site.")
     ] = None,
@@ -141,7 +138,6 @@ def agent(
         _path(token_file),
         _path(ca),
         listen,
-        advertise,
         address,
         broker,
         run_as,

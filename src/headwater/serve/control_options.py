@@ -33,8 +33,7 @@ class Agent:
     state: Path  # its records, checkpoints and the broker's data
     token_file: Path | None  # None: HEADWATER_TOKEN or HEADWATER_TOKEN_FILE
     ca: Path | None  # that signed the controller's certificate; None: HEADWATER_CA, or the system's
-    listen: str  # address on which the broker listens
-    advertise: str | None  # address by which other sites reach the broker; None: `listen`
+    listen: str  # address on which the broker listens, and by which other sites reach it
     address: str | None  # another name by which 'spe_address' may call this site
     broker: str | None  # host:port of a broker of the user's, in place of one of our own
     run_as: str | None  # user that runners run as, where the agent is root

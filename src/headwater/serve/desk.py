@@ -88,7 +88,7 @@ class Desk:
     def warm(self, site: str, job: Job) -> None:
         """Let a site be ready to start a job at once."""
         self._sessions.check(site)
-        self._do(site, "warm", LONG_S, {"job": job_object(job), "brokers": self._addresses(job)})
+        self._do(site, "warm", LONG_S, {"job": job_object(job), **self._ways(job)})
 
     def halt(self, site: str, name: str, epoch: int, is_drain: bool) -> Positions:
         """Stop a job of this epoch, and return where its sources go on if it was drained."""
@@ -101,7 +101,7 @@ class Desk:
     def run(self, site: str, job: Job, epoch: int, seat: Positions, take_from: tuple[str, int] | None) -> None:
         """Let a site run a job, or only hold it where the job says so."""
         self._sessions.check(site)
-        what = {"job": job_object(job), "epoch": epoch, "seat": dict(seat), "brokers": self._addresses(job)}
+        what = {"job": job_object(job), "epoch": epoch, "seat": dict(seat), **self._ways(job)}
         note = self._holdings.expect(Held(site, job, epoch, job.is_run, "starting" if job.is_run else "stopped"))
         try:
             with contextlib.ExitStack() as until_taken:
@@ -221,6 +221,13 @@ class Desk:
     def _observed(self, reached: set[str]) -> Observed:
         known = self._holdings.sites() | reached
         return Observed(tuple(one for site in sorted(known) for one in self._holdings.of(site)), frozenset(reached))
+
+    def _ways(self, job: Job) -> dict[str, Any]:
+        """Return how a job reaches its brokers: addresses by name, and passwords by address where one is asked for."""
+        addresses = self._addresses(job)
+        hellos = {site: one.hello for site, one in self._sessions.presence().items() if one.hello is not None}
+        keys = {hellos[site].broker: hellos[site].password for site in addresses if hellos[site].password is not None}
+        return {"brokers": addresses, **({"keys": keys} if keys else {})}
 
     def _addresses(self, job: Job) -> dict[str, str]:
         """Return the addresses of the sites' brokers that a job needs; users' brokers are called by theirs."""

@@ -54,6 +54,9 @@ class Hello:
     version: str = ""
     held: tuple[Held, ...] = ()
     busy: frozenset[str] = frozenset()  # jobs about which it still carries out an order of an earlier session
+    password: str | None = field(
+        default=None, repr=False
+    )  # of its broker; kept in memory alone, None: it asks for none
 
 
 @dataclass(frozen=True, slots=True)
