@@ -129,14 +129,18 @@ def edited(dice: Dice, flow: Flow, edits: Sequence[Callable[[Dice, Flow], Flow]]
 
 
 def owed(flows: Sequence[Flow], stream: str) -> Counter[str]:
-    """Return how often a record of an input must arrive at each outlet, where the flows were wanted one after the other.
+    """Return how often a record of an input must come to each outlet, of flows that were wanted one after the other.
 
     Left out are outlets that it reaches on another number of ways in some of them. An input that came later is
-    owed as much as others: a job that begins reads its topic from the first record.
+    owed as much as others, at outlets that were there before: a job that begins reads its topic from the first
+    record.
     """
     since = next(number for number, flow in enumerate(flows) if stream in flow.streams)
     ways = [flow.ways(stream) for flow in flows[since:]]
-    return Counter({one: count for one, count in ways[-1].items() if all(each[one] == count for each in ways)})
+    before = flows[max(0, since - 1)].streams
+    return Counter(
+        {one: count for one, count in ways[-1].items() if one in before and all(each[one] == count for each in ways)}
+    )
 
 
 def are_left_for_good(flows: Sequence[Flow]) -> bool:

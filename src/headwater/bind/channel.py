@@ -125,8 +125,8 @@ def _headers(writer: str) -> tuple[Column, ...]:
 
     made_of = F.concat_ws("/", mark("topic"), mark("partition"), mark("offset"), mark("index"), mark("arrived"))
     made_of = F.when(mark("topic").isNotNull(), made_of)  # an aggregate of nothing was made of no record
-    born = _header(CREATED, mark("created")), _header(ORIGIN, mark("origin"))
-    return *born, _header(FROM, made_of), _header(BY, F.lit(writer))
+    found = (_header(CREATED, mark("created")), _header(ORIGIN, mark("origin")), _header(FROM, made_of))
+    return (*found, _header(BY, F.lit(writer))) if writer else found
 
 
 def _header(key: str, value: Column) -> Column:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from headwater.plan.diff import Change, Changes
+from headwater.plan.heirs import closest
 from headwater.plan.jobs import Observed, Topic
 
 __all__ = ["Turn", "doubles", "fed_again", "turns"]
@@ -34,7 +35,8 @@ def doubles(changes: Changes) -> set[str]:
         if heir.before is None or not heir.before.is_placed:
             continue
         for place in _places(heir):
-            for giver in own.get(place, ()):
+            if place in own:
+                giver = closest(heir.before.job, own[place], changes)
                 counts = _stays(heir, place) or (_has_left_another(heir) and not _stays(giver, place))
                 found.add(giver.job if counts else heir.job)
     return found

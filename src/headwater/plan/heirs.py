@@ -8,12 +8,12 @@ will go.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from headwater.plan.diff import Change, Changes
 from headwater.plan.jobs import Job, Topic
 
-__all__ = ["Place", "heirs", "leaving"]
+__all__ = ["Place", "closest", "heirs", "leaving"]
 
 Place = tuple[str, Topic]  # a source as a composition shares it
 
@@ -33,7 +33,7 @@ def heirs(changes: Changes, doubles: Collection[str] = ()) -> dict[str, dict[Top
             givers = [one for one in left.get((change.after.composition, topic), ()) if one.job != change.job]
             givers = [one for one in givers if one.job not in doubles] or givers
             if givers:
-                found.setdefault(change.job, {})[topic] = _closest(change.after, givers, changes).job
+                found.setdefault(change.job, {})[topic] = closest(change.after, givers, changes).job
     return found
 
 
@@ -47,7 +47,7 @@ def leaving(changes: Changes) -> dict[Place, list[Change]]:
     return found
 
 
-def _closest(heir: Job, givers: list[Change], changes: Changes) -> Change:
+def closest(heir: Job, givers: Sequence[Change], changes: Changes) -> Change:
     """Return the giver that has most in common with an heir of what comes after them; the first of equals."""
     if len(givers) == 1:
         return givers[0]

@@ -109,6 +109,7 @@ class Agent:
             record = self._shelf.get(name)
             if record is None or record.epoch != epoch or record.is_run or record.is_going:
                 raise _stale(self.site, name, None if record is None else record.epoch, epoch)
+            self._engine.halt(record, False)  # an agent that died may have left it draining
             text = json.dumps(record_object(record)).encode()
             return len(text).to_bytes(LENGTH_BYTES, "big") + text + self._engine.pack(name)
 
