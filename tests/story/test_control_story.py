@@ -19,14 +19,14 @@ import pytest
 from tests.control import Control, Feed, control, job, sites_text
 
 ROOT = Path(__file__).parents[2]
-SITES = ("s1", "s2", "s3", "s4", "s5")
+PAPER = ROOT / "examples" / "composition"
 RATE_RPS = 100.0
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Control]:
-    with control(tmp_path_factory.mktemp("control"), sites_text(SITES)) as found:
+    with control(tmp_path_factory.mktemp("control"), (PAPER / "sites.yaml").read_text("utf-8")) as found:
         found.upload()
         yield found
 
@@ -38,15 +38,6 @@ def curl(plane: Control, method: str, path: str, *options: str) -> dict[str, Any
     assert done.returncode == 0, done.stdout + done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
-
-
-def listing(*jobs: dict[str, str]) -> str:
-    """Return a composition as the paper writes it."""
-    lines = ["----", "jobs:"]
-    for one in jobs:
-        first, *more = (f"{key}: {value}" for key, value in one.items())
-        lines += [f"- {first}", *(f"  {line}" for line in more)]
-    return "\n".join(lines) + "\n"
 
 
 def numbers(plane: Control, site: str, topic: str) -> list[int]:
@@ -74,104 +65,93 @@ def process_of(plane: Control, site: str, composition: str) -> int:
     return plane.pids()[f"runner {site} {composition}"]
 
 
-def test_the_papers_listings_touch_only_what_differs_and_lose_nothing(plane: Control, tmp_path: Path) -> None:
-    a = job("A", "s1", ("s1", "T-1"), ("s3", "T-C-filter"))
-    b = job("B", "s2", ("s2", "T-2"), ("s3", "T-C-filter"))
-    c = job("C", "s3", ("s3", "T-C-filter"), ("s4", "T-D-merger"))
-    d = job("D", "s4", ("s4", "T-D-merger"), ("s4", "T-D-total"))
-    first, second = tmp_path / "1.1.yaml", tmp_path / "1.2.yaml"
-    first.write_text(listing(a, b, c, d), "utf-8")
-    c_later = job("C", "s3", ("s3", "T-C-filter"), ("s3", "T-C2-filter"))
-    c2 = job("C2", "s3", ("s3", "T-C2-filter"), ("s5", "T-D-merger"))
-    d_later = job("D", "s4", ("s5", "T-D-merger"), ("s5", "T-D-total"))
-    second.write_text(listing(a, c_later, c2, d_later), "utf-8")
-
+def test_the_papers_listings_touch_only_what_differs_and_lose_nothing(plane: Control) -> None:
+    curl(plane, "PUT", "/uploads/jobs.py", "--data-binary", f"@{PAPER / 'jobs.py'}")
+    first, second = PAPER / "listing-1.1.yaml", PAPER / "listing-1.2.yaml"
     done = curl(plane, "PUT", "/compositions/paper?wait_s=200", "--data-binary", f"@{first}")
     assert done["is_done"], done
     assert {one["job"]: one["bucket"] for one in done["plan"]["changes"]} == dict.fromkeys("ABCD", "start")
-    from_a = Feed(plane.brokers["s1"], "T-1", RATE_RPS)
-    from_b = Feed(plane.brokers["s2"], "T-2", RATE_RPS, start=1_000_000)
-    plane.until(lambda: len(plane.read("s4", "T-D-total")) > 300, "records come out")
-    of_a = (process_of(plane, "s1", "paper"), plane.jobs()["A"]["told"]["query"])
+    assert _headwater(plane, "plan", str(second.relative_to(ROOT)), "--name", "paper") in (ROOT / "README.md").read_text("utf-8")
+    from_a = Feed(plane.brokers["edge-1"], "T-1", RATE_RPS)
+    from_b = Feed(plane.brokers["edge-2"], "T-2", RATE_RPS, start=1_000_000)
+    plane.until(lambda: len(plane.read("dc", "T-D-total")) > 300, "records come out")
+    of_a = (process_of(plane, "edge-1", "paper"), plane.jobs()["A"]["told"]["query"])
 
     done = curl(plane, "PUT", "/compositions/paper?wait_s=200", "--data-binary", f"@{second}")
     assert done["is_done"], done
     buckets = {one["job"]: one["bucket"] for one in done["plan"]["changes"]}
     assert buckets == {"A": "keep", "B": "stop", "C": "rewire", "C2": "start", "D": "rewire"}
-    assert (process_of(plane, "s1", "paper"), plane.jobs()["A"]["told"]["query"]) == of_a, "A was touched"
-    plane.until(lambda: len(plane.read("s5", "T-D-total")) > 200, "records come out by the new way")
+    assert (process_of(plane, "edge-1", "paper"), plane.jobs()["A"]["told"]["query"]) == of_a, "A was touched"
+    plane.until(lambda: len(plane.read("archive", "T-D-total")) > 200, "records come out by the new way")
     count, _ = from_a.stop(), from_b.stop()
-    taken_of_b = {one for one in numbers(plane, "s3", "T-C-filter") if one >= 1_000_000}
+    taken_of_b = {one for one in numbers(plane, "hub", "T-C-filter") if one >= 1_000_000}
     owed = set(range(count)) | taken_of_b
     plane.until(
-        lambda: len(plane.read("s4", "T-D-total")) + len(plane.read("s5", "T-D-total")) >= len(owed), "all came out"
+        lambda: len(plane.read("dc", "T-D-total")) + len(plane.read("archive", "T-D-total")) >= len(owed),
+        "all came out",
     )
-    got = Counter(numbers(plane, "s4", "T-D-total") + numbers(plane, "s5", "T-D-total"))
+    got = Counter(numbers(plane, "dc", "T-D-total") + numbers(plane, "archive", "T-D-total"))
     assert set(got) == owed, "lost"
     assert max(got.values()) == 1, "doubled"
     curl(plane, "DELETE", "/compositions/paper?wait_s=60")
+    plane.upload()
     assert not [name for name in plane.jobs() if name in {"A", "B", "C", "C2", "D"}]
 
 
 def test_a_move_keeps_state_and_every_record(plane: Control) -> None:
-    plain = job("plain", "s1", ("s3", "moves-in"), ("s3", "moves-out"))
-    counts = job("counts", "s1", ("s3", "moves-in"), ("s3", "moves-counts"), "jobs:counting")
-    plane.ensure_topics("s3", "moves-in")
+    plain = job("plain", "edge-1", ("hub", "moves-in"), ("hub", "moves-out"))
+    counts = job("counts", "edge-1", ("hub", "moves-in"), ("hub", "moves-counts"), "jobs:counting")
+    plane.ensure_topics("hub", "moves-in")
     assert plane.compose("moves", [plain, counts], wait_s=200)["is_done"]
-    feed = Feed(plane.brokers["s3"], "moves-in", 200.0)
-    for site in ("s2", "s1"):
+    feed = Feed(plane.brokers["hub"], "moves-in", 200.0)
+    for site in ("edge-2", "edge-1"):
         for name in ("plain", "counts"):
             done = plane.call("POST", f"/jobs/{name}/move", {"site": site}, wait_s=200)
             assert done["is_done"], done
             assert [one["bucket"] for one in done["plan"]["changes"] if one["job"] == name] == ["move"]
     count = feed.stop()
-    assert settled(plane, "s3", "moves-out", count) == list(range(count)), "lost, doubled or out of order"
-    plane.until(lambda: digits(plane, "s3", "moves-counts") >= count, "all is counted")
-    assert digits(plane, "s3", "moves-counts") == count
+    assert settled(plane, "hub", "moves-out", count) == list(range(count)), "lost, doubled or out of order"
+    plane.until(lambda: digits(plane, "hub", "moves-counts") >= count, "all is counted")
+    assert digits(plane, "hub", "moves-counts") == count
     plane.call("DELETE", "/compositions/moves", wait_s=60)
 
 
 def test_a_pipeline_is_split_and_joined_while_it_runs(plane: Control, tmp_path: Path) -> None:
     example = ROOT / "examples" / "readings"
     records = runpy.run_path(str(example / "records.py"))["records"]
-    environment = {"HEADWATER_STATE": str(plane.state)}
 
     def headwater(*words: str) -> None:
-        command = [sys.executable, "-m", "headwater.serve.main", *words, "--yes", "--json"]
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=300, env={**os.environ, **environment}, check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr + plane.told()
+        _headwater(plane, *words, "--yes", "--json")
 
     sites = tmp_path / "sites.yaml"
-    sites.write_text(sites_text(("s1", "s2", "s3")), "utf-8")
+    sites.write_text(sites_text(("edge-1", "edge-2", "hub")), "utf-8")
     placement = tmp_path / "placement.yaml"
-    placement.write_text("readings: s1\nparsed: s3\nhot: s3\nalerts: s3\n", "utf-8")
+    placement.write_text("readings: edge-1\nparsed: hub\nhot: hub\nalerts: hub\n", "utf-8")
     headwater("apply", str(example), "--sites", str(sites), "--placement", str(placement))
-    made = [value for _, _, value in islice(records("s1", 0), 100_000)]
-    feed = Feed(plane.brokers["s1"], "readings", RATE_RPS, make=made.__getitem__)
-    for operator, site in (("hot", "s2"), ("parsed", "s1"), ("hot", "s3"), ("parsed", "s3")):
+    made = [value for _, _, value in islice(records("edge-1", 0), 100_000)]
+    feed = Feed(plane.brokers["edge-1"], "readings", RATE_RPS, make=made.__getitem__)
+    for operator, site in (("hot", "edge-2"), ("parsed", "edge-1"), ("hot", "hub"), ("parsed", "hub")):
         headwater("move", f"readings/{operator}", site)
     fed = map(json.loads, made[: feed.stop()])
     owed = Counter((one["sensor"], one["at"]) for one in fed if one["celsius"] > 30)
-    plane.until(lambda: len(plane.read("s3", "alerts")) >= sum(owed.values()), "all alerts")
-    got = Counter((one["sensor"], one["at"]) for one in map(json.loads, plane.read("s3", "alerts")))
+    plane.until(lambda: len(plane.read("hub", "alerts")) >= sum(owed.values()), "all alerts")
+    got = Counter((one["sensor"], one["at"]) for one in map(json.loads, plane.read("hub", "alerts")))
     assert got == owed, f"{(owed - got).total()} lost, {(got - owed).total()} doubled"
     headwater("delete", "readings")
 
 
 def test_whatever_is_killed_the_wanted_state_is_reached_and_nothing_is_lost(plane: Control) -> None:
     jobs = [
-        job("first", "s1", ("s1", "kills-in"), ("s2", "kills-between")),
-        job("second", "s2", ("s2", "kills-between"), ("s3", "kills-out")),
+        job("first", "edge-1", ("edge-1", "kills-in"), ("edge-2", "kills-between")),
+        job("second", "edge-2", ("edge-2", "kills-between"), ("hub", "kills-out")),
     ]
-    plane.ensure_topics("s1", "kills-in")
+    plane.ensure_topics("edge-1", "kills-in")
     assert plane.compose("kills", jobs, wait_s=200)["is_done"]
-    feed = Feed(plane.brokers["s1"], "kills-in", RATE_RPS)
-    homes = {"first": "s1", "second": "s2"}
+    feed = Feed(plane.brokers["edge-1"], "kills-in", RATE_RPS)
+    homes = {"first": "edge-1", "second": "edge-2"}
     for number, what in enumerate(("controller", "agent", "runner", "broker")):
         name = ("second", "first")[number % 2]
-        before, after = homes[name], "s3" if homes[name] != "s3" else "s2"
+        before, after = homes[name], "hub" if homes[name] != "hub" else "edge-2"
         plane.call("POST", f"/jobs/{name}/move", {"site": after})
         site = (before, after)[number % 2]
         victim = {"controller": "controller", "runner": f"runner {before} kills"}.get(what, f"{what} {site}")
@@ -179,37 +159,48 @@ def test_whatever_is_killed_the_wanted_state_is_reached_and_nothing_is_lost(plan
         homes[name] = after
         plane.until(lambda: _is_as_wanted(plane, homes), f"it is as wanted after {victim} was killed")
     count = feed.stop()
-    assert settled(plane, "s3", "kills-out", count) == list(range(count)), "lost, doubled or out of order"
+    assert settled(plane, "hub", "kills-out", count) == list(range(count)), "lost, doubled or out of order"
     plane.call("DELETE", "/compositions/kills", wait_s=60)
 
 
 def test_a_controller_that_comes_back_restarts_nothing_and_a_second_one_refuses(plane: Control) -> None:
-    jobs = [job(f"stay-{number}", "s4", ("s4", f"stay-{number}"), ("s4", f"stay-{number + 1}")) for number in range(20)]
+    jobs = [job(f"stay-{number}", "dc", ("dc", f"stay-{number}"), ("dc", f"stay-{number + 1}")) for number in range(20)]
     assert plane.compose("stay", jobs, wait_s=200)["is_done"]
     before = {name: one["told"]["query"] for name, one in plane.jobs().items()}
-    process = process_of(plane, "s4", "stay")
+    process = process_of(plane, "dc", "stay")
     second = [sys.executable, "-m", "headwater.serve.main", "serve", "--state", str(plane.state), "--port", "0"]
     done = subprocess.run(second, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 4
     assert "HW4606" in done.stderr
     plane.kill("controller")
     plane.until(lambda: _queries(plane) == before, "all jobs are adopted, with the queries that they had", 60.0)
-    assert process_of(plane, "s4", "stay") == process
+    assert process_of(plane, "dc", "stay") == process
     assert plane.call("GET", "/plan")["plan"]["steps"] == []
     plane.call("DELETE", "/compositions/stay", wait_s=120)
 
 
 def test_what_was_up_goes_on_with_the_same_state_and_down_leaves_nothing_running(plane: Control) -> None:
-    assert plane.compose("last", [job("last", "s5", ("s5", "last-in"), ("s5", "last-out"))], wait_s=200)["is_done"]
-    feed = Feed(plane.brokers["s5"], "last-in", RATE_RPS)
-    plane.until(lambda: len(plane.read("s5", "last-out")) > 50, "records come out")
+    assert plane.compose("last", [job("last", "archive", ("archive", "last-in"), ("archive", "last-out"))], wait_s=200)[
+        "is_done"
+    ]
+    feed = Feed(plane.brokers["archive"], "last-in", RATE_RPS)
+    plane.until(lambda: len(plane.read("archive", "last-out")) > 50, "records come out")
     count = feed.stop()
     plane.down()
     assert not [one for one in psutil.process_iter() if _is_of(one, plane.state)]
     plane.up()
-    plane.until(lambda: _is_as_wanted(plane, {"last": "s5"}), "the job runs again")
-    more = Feed(plane.brokers["s5"], "last-in", RATE_RPS, start=count).stop()
-    assert settled(plane, "s5", "last-out", more) == list(range(more)), "lost, doubled or out of order"
+    plane.until(lambda: _is_as_wanted(plane, {"last": "archive"}), "the job runs again")
+    more = Feed(plane.brokers["archive"], "last-in", RATE_RPS, start=count).stop()
+    assert settled(plane, "archive", "last-out", more) == list(range(more)), "lost, doubled or out of order"
+
+
+def _headwater(plane: Control, *words: str) -> str:
+    """Run a command as its user does, and return what it printed."""
+    environment = {**os.environ, "HEADWATER_STATE": str(plane.state), "COLUMNS": "100", "TERM": "dumb"}
+    command = [sys.executable, "-m", "headwater.serve.main", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr + plane.told()
+    return "\n".join(line.rstrip() for line in done.stdout.strip("\n").splitlines())
 
 
 def _queries(plane: Control) -> dict[str, str]:
