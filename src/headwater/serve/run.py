@@ -7,7 +7,6 @@ are every second, and ends them. What is shown and what `--json` prints are the 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import shlex
@@ -23,8 +22,9 @@ from types import FrameType
 from typing import Any
 
 from headwater.bind.latency import Latency, LatencyReader
-from headwater.errors import BindError, Mistake, SpecError
+from headwater.errors import Mistake, SpecError
 from headwater.model.keep import to_json
+from headwater.serve.alone import alone
 from headwater.serve.arguments import Search
 from headwater.serve.draw_run import draw_run
 from headwater.serve.fleet import Fleet, Plan
@@ -310,18 +310,8 @@ def _check_brokers(brokers: Mapping[str, str], prepared: Prepared) -> None:
 def _state(path: str | None) -> Iterator[Path]:
     """Give the state folder, held by this process alone; one that nobody asked for is removed at the end."""
     folder = Path(tempfile.mkdtemp(prefix="headwater-") if path is None else path).absolute()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / "lock").open("w")
-    except OSError as error:
-        raise BindError(f"HW4603 the state folder '{folder}' cannot be used: {error.strerror or error}") from error
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise BindError(
-                f"HW4604 another run uses the state folder '{folder}'. End it first, or take another --state."
-            ) from None
+    refusal = f"HW4604 another run uses the state folder '{folder}'. End it first, or take another --state."
+    with alone(folder, "lock", refusal):
         try:
             yield folder
         finally:

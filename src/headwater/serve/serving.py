@@ -10,18 +10,17 @@ runs needs it; when it comes back, agents say hello, and it goes on with what th
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 from headwater.bind.keyring import write_private
 from headwater.bind.store import Store
 from headwater.bind.tokens import Tokens
 from headwater.bind.uploads import Uploads
-from headwater.errors import BindError, Mistake, SpecError
+from headwater.errors import Mistake, SpecError
+from headwater.serve.alone import alone
 from headwater.serve.api import make_app
 from headwater.serve.api_agents import router
 from headwater.serve.control_options import Serve
@@ -44,7 +43,12 @@ def serve(options: Serve) -> int:
             Mistake("HW1322", "--cert and --key belong together: a certificate is of no use without its key")
         )
     tls = None if options.cert is None or options.key is None else (options.cert, options.key)
-    with _alone(state):
+    refusal = (
+        f"HW4606 another controller uses the state folder '{state}', and two would undo each other's work. "
+        "Use that one, end it first, or take another --state."
+    )
+    with alone(state, "lock", refusal):
+        state.chmod(0o700)
         store = Store(state / "store.db")
         tokens = Tokens(store)
         tokens.ensure_operator(state / "operator.token")
@@ -83,22 +87,3 @@ def _port(options: Serve, told: Path) -> int:
         with contextlib.suppress(OSError, ValueError, KeyError):
             return int(told.with_name("port").read_text("ascii"))
     return options.port
-
-
-@contextlib.contextmanager
-def _alone(state: Path) -> Iterator[None]:
-    """Hold the state folder for this controller alone."""
-    try:
-        state.mkdir(parents=True, exist_ok=True, mode=0o700)
-        lock = (state / "lock").open("w")
-    except OSError as error:
-        raise BindError(f"HW4603 the state folder '{state}' cannot be used: {error.strerror or error}") from error
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise BindError(
-                f"HW4606 another controller uses the state folder '{state}', and two would undo each other's work. "
-                "Use that one, end it first, or take another --state."
-            ) from None
-        yield

@@ -9,7 +9,6 @@ stays.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import subprocess
@@ -29,6 +28,7 @@ from headwater.bind.keyring import write_private
 from headwater.errors import BindError, HeadwaterError
 from headwater.plan.cut import safe
 from headwater.serve import agent_main
+from headwater.serve.alone import alone
 from headwater.serve.client import Client, find
 from headwater.serve.control_options import Down, Up
 from headwater.serve.load import load_sites
@@ -61,7 +61,8 @@ def up(options: Up) -> int:
     made_archives(fetched_jars())
     if way:
         become(way)
-    with _alone(state), until_told() as stop, _bed(options, state, sites) as boxes:
+    refusal = f"HW4604 another 'headwater up' uses the state folder '{state}'. 'headwater down' ends it."
+    with alone(state, "up.lock", refusal), until_told() as stop, _bed(options, state, sites) as boxes:
         whole = _Whole(state, options, [one.name for one in sites.sites if one.slots > 0], boxes)
         try:
             with Teller("starting") as teller:
@@ -263,24 +264,6 @@ def _bed(options: Up, state: Path, sites: Any) -> Iterator[Mapping[str, Box]]:
     finally:
         end_all(state)  # nothing may be left in there when it goes
         bed.down()
-
-
-@contextlib.contextmanager
-def _alone(state: Path) -> Iterator[None]:
-    """Hold the state folder for this `up` alone."""
-    try:
-        state.mkdir(parents=True, exist_ok=True, mode=0o700)
-        lock = (state / "up.lock").open("w")
-    except OSError as error:
-        raise BindError(f"HW4603 the state folder '{state}' cannot be used: {error.strerror or error}") from error
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise BindError(
-                f"HW4604 another 'headwater up' uses the state folder '{state}'. 'headwater down' ends it."
-            ) from None
-        yield
 
 
 def _told_pid(file: Path) -> int | None:
