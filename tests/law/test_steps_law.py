@@ -1,0 +1,94 @@
+"""Do the steps of any change lead to what is wanted, wherever they break off, without a record lost or doubled?
+
+Random flows of jobs over four sites, edited at random: moved, rewired, split, joined, renamed, stopped, removed. The
+real coordinator, steps and agents act on simulated engines and brokers, records are fed all the while, and whatever
+can die dies in the middle of any act.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headwater.plan.diff import diff
+from headwater.plan.steps import order
+from headwater.run.coordinator import make_plan
+from tests.drill import Drill, verdict
+from tests.flows import EDITS, Flow, are_left_for_good, edited, make_flow
+from tests.strategies import Drawn
+
+Begun = tuple[Drawn, Drill, Flow]
+
+
+def begun(data: st.DataObject) -> Begun:
+    """Return a drill whose first flow runs."""
+    dice = Drawn(data.draw)
+    drill, flow = Drill(dice.whole(0, 2**16)), make_flow(dice)
+    drill.settle(drill.want(flow))
+    return dice, drill, flow
+
+
+def changed(data: st.DataObject, suffering: Callable[[Drawn, Drill, Flow], None]) -> None:
+    """Edit a flow up to three times, with bad luck in between, and see that all is well in the end."""
+    dice, drill, flow = begun(data)
+    flows = [flow]
+    for _ in range(dice.whole(1, 3)):
+        flows.append(edited(dice, flows[-1], EDITS))
+        suffering(dice, drill, flows[-1])
+        drill.settle(drill.want(flows[-1]))
+    flows.append(flows[-1].running)
+    wanted = drill.want(flows[-1])
+    drill.settle(wanted)
+    assert drill.settle(wanted) == 0, "a second time there is nothing to do"
+    if are_left_for_good(flows):
+        assert verdict(drill, wanted, flows) == []
+
+
+@given(st.data())
+def test_the_difference_of_a_world_that_is_as_wanted_is_empty(data: st.DataObject) -> None:
+    _, drill, flow = begun(data)
+    found = diff(drill.want(flow), drill.sites.observe())
+    assert {one.bucket for one in found.of} <= {"keep"}
+    assert found.is_empty
+    assert order(found, drill.sites.observe()) == ()
+
+
+@given(st.data())
+def test_each_step_waits_only_for_steps_before_it(data: st.DataObject) -> None:
+    dice, drill, flow = begun(data)
+    steps = make_plan(drill.want(edited(dice, flow, EDITS)), drill.sites.observe()).steps
+    assert all(earlier < number for number, step in enumerate(steps) for earlier in step.after)
+
+
+@given(st.data())
+def test_the_steps_of_any_change_reach_what_is_wanted_and_lose_nothing(data: st.DataObject) -> None:
+    changed(data, lambda dice, drill, flow: None)
+
+
+@given(st.data())
+def test_steps_that_break_off_anywhere_and_begin_again_reach_it_too(data: st.DataObject) -> None:
+    def suffering(dice: Drawn, drill: Drill, flow: Flow) -> None:
+        wanted = drill.want(flow)
+        for _ in range(dice.whole(1, 3)):
+            within, after = dice.whole(0, 80), dice.whole(0, 8)  # an act of any port, or a step
+            kind = dice.whole(0, 2)
+            drill.suffer(wanted, None if kind == 1 else within, None if kind == 0 else after)
+
+    changed(data, suffering)
+
+
+@given(st.data())
+def test_an_answer_that_is_lost_or_a_site_that_is_silent_delays_and_spoils_nothing(data: st.DataObject) -> None:
+    def suffering(dice: Drawn, drill: Drill, flow: Flow) -> None:
+        wanted = drill.want(flow)
+        drill.sites.answers_lost = {drill.sites.orders + dice.whole(0, 12)}
+        for site in drill.sites.by_name.values():
+            site.is_silent = dice.chance(25)
+        drill.suffer(wanted, None, None)
+        drill.sites.answers_lost = set()
+        for site in drill.sites.by_name.values():
+            site.is_silent = False
+
+    changed(data, suffering)
