@@ -213,8 +213,10 @@ class Feed:
         rate_rps: float,
         start: int = 0,
         make: Callable[[int], str | bytes] = str,
+        until: int | None = None,
     ) -> None:
         self.count = start
+        self._until = until
         self._make = make
         self._address, self._topic, self._rate_rps = address, topic, rate_rps
         self._stop = threading.Event()
@@ -225,7 +227,7 @@ class Feed:
         settings = {"linger.ms": 0, "enable.idempotence": True, "delivery.timeout.ms": 600_000, "log_level": 0}
         producer = Producer({"bootstrap.servers": self._address, **settings})
         begun_s, first = time.monotonic(), self.count
-        while not self._stop.is_set():
+        while not self._stop.is_set() and self.count != self._until:
             try:
                 producer.produce(self._topic, self._make(self.count))
                 self.count += 1
@@ -237,10 +239,14 @@ class Feed:
                 self._stop.wait(late_s)  # this is the pace of the load
         assert producer.flush(180.0) == 0
 
+    def join(self) -> None:
+        """Wait until all are written, of one that ends by itself."""
+        self._thread.join(200.0)
+
     def stop(self) -> int:
         """End it, and return how many numbers there are."""
         self._stop.set()
-        self._thread.join(200.0)
+        self.join()
         return self.count
 
 

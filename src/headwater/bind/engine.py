@@ -218,6 +218,13 @@ class SparkEngine:
         """Return the user that runners run as; None: as this process."""
         return self._owner
 
+    def kill(self) -> None:
+        """Kill all runners, as a crash would."""
+        for runner in list(self._runners.values()):
+            with runner.lock:
+                runner.process.kill()
+                runner.begun_s = 0.0
+
     def adopt(self) -> int:
         """Take over the runners that still run from an earlier agent; return how many."""
         count = 0
