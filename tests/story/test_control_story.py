@@ -71,7 +71,9 @@ def test_the_papers_listings_touch_only_what_differs_and_lose_nothing(plane: Con
     done = curl(plane, "PUT", "/compositions/paper?wait_s=200", "--data-binary", f"@{first}")
     assert done["is_done"], done
     assert {one["job"]: one["bucket"] for one in done["plan"]["changes"]} == dict.fromkeys("ABCD", "start")
-    assert _headwater(plane, "plan", str(second.relative_to(ROOT)), "--name", "paper") in (ROOT / "README.md").read_text("utf-8")
+    assert _headwater(plane, "plan", str(second.relative_to(ROOT)), "--name", "paper") in (
+        ROOT / "README.md"
+    ).read_text("utf-8")
     from_a = Feed(plane.brokers["edge-1"], "T-1", RATE_RPS)
     from_b = Feed(plane.brokers["edge-2"], "T-2", RATE_RPS, start=1_000_000)
     plane.until(lambda: len(plane.read("dc", "T-D-total")) > 300, "records come out")
