@@ -49,34 +49,38 @@ def main() -> None:
     print(f"{found['fed']} records: {found['lost']} lost, {found['doubled']} doubled, in order: {found['in_order']}")
 
 
-def _chain(homes: dict[str, str], is_long: bool) -> list[dict[str, str]]:
-    """Return the chain; the long one has a job more in its middle."""
-    middle = ("s2", "between-2") if is_long else ("s3", "between")
+def _chain(homes: dict[str, str], turn: int) -> list[dict[str, str]]:
+    """Return the chain; at odd turns it has a job more in its middle, with a topic of its own.
+
+    A topic that an earlier one read would be read again from its first record, as every new job's is.
+    """
+    is_long, extra = turn % 2 == 1, f"between-{turn}"
+    middle = ("s2", extra) if is_long else ("s3", "between")
     jobs = [
         job("first", homes["first"], ("s1", "in"), middle),
         job("last", homes["last"], ("s3", "between"), ("s4", "out")),
         job("counts", homes["counts"], ("s3", "between"), ("s4", "counted"), "jobs:counting"),
     ]
-    return [*jobs, job("more", "s2", ("s2", "between-2"), ("s3", "between"))] if is_long else jobs
+    return [*jobs, job("more", "s2", ("s2", extra), ("s3", "between"))] if is_long else jobs
 
 
 def _killed(plane: Control, times: int, rate_rps: float, chance: random.Random) -> dict[str, Any]:
     plane.upload()
     plane.ensure_topics("s1", "in")
     homes = {"first": "s1", "last": "s3", "counts": "s4"}
-    is_long = False
-    plane.compose("chain", _chain(homes, is_long), wait_s=200)
-    plane.until(lambda: _is_as_wanted(plane, _chain(homes, is_long)), "it runs")
+    turn = 0
+    plane.compose("chain", _chain(homes, turn), wait_s=200)
+    plane.until(lambda: _is_as_wanted(plane, _chain(homes, 0)), "it runs")
     feed = Feed(plane.brokers["s1"], "in", rate_rps)
     kills = []
     for number in range(times):
         kind = KINDS[number % len(KINDS)]
         if chance.random() < 0.3:
-            is_long = not is_long
+            turn += 1
         else:
             name = chance.choice(sorted(homes))
             homes[name] = chance.choice([site for site in SITES if site != homes[name]])
-        wanted = _chain(homes, is_long)
+        wanted = _chain(homes, turn)
         plane.compose("chain", wanted)
         time.sleep(chance.uniform(0.0, WITHIN_S))  # the moment of the kill
         victims = [one for one in sorted(plane.pids()) if one.split()[0] == kind]
