@@ -54,6 +54,7 @@ def run_agent(options: control_options.Agent) -> int:
     say = _Says(options.site, options.as_json)
     with instance(folder) as own, until_told() as stop:
         (folder / END).unlink(missing_ok=True)
+        (folder / "broker").mkdir(mode=0o700, exist_ok=True)  # records are nobody else's
         jars = fetched_jars()
         archives = made_archives(jars)
         box = _box()

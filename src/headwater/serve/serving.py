@@ -48,7 +48,8 @@ def serve(options: Serve) -> int:
         "Use that one, end it first, or take another --state."
     )
     with alone(state, "lock", refusal):
-        state.chmod(0o700)
+        os.umask(0o077)  # what the controller writes is for its user alone
+        state.chmod(0o711)  # jobs of agents below may run as another user, who must come through
         store = Store(state / "store.db")
         tokens = Tokens(store)
         tokens.ensure_operator(state / "operator.token")
