@@ -25,7 +25,7 @@ from tests.control import Control, control, job, sites_text
 
 SITES = ("s1", "s2", "s3", "s4", "s5", "s6")
 PAPER_BYTES = 754_000  # of paper 002's store with 1 000 jobs
-PATIENCE_S = 900
+PATIENCE_S = 600
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.errors import SpecError
+from headwater.model.files import read_sites
 from headwater.plan.composition import (
     Surroundings,
     composition_text,
@@ -258,3 +260,14 @@ def test_a_circle_is_found_just_when_records_could_come_back(wiring: dict[str, t
     by_name = {job.name: job for job in jobs}
     for writer, reader in zip(circle, (*circle[1:], *circle[:1]), strict=True):
         assert by_name[writer].sink in by_name[reader].sources
+
+
+@pytest.mark.parametrize(("file", "names"), [("listing-1.1.yaml", "A B C D"), ("listing-1.2.yaml", "A C C2 D")])
+def test_the_example_of_paper_002_is_right(file: str, names: str) -> None:
+    folder = Path(__file__).parents[2] / "examples" / "composition"
+    sites = [one.name for one in read_sites((folder / "sites.yaml").read_bytes(), "sites.yaml").sites]
+    around = Surroundings(sites, {"jobs.py": "a" * 64}.get)
+    found = read_composition((folder / file).read_bytes(), file, "paper", around)
+    assert sorted(found.jobs) == names.split()
+    code = (folder / "jobs.py").read_text("utf-8")
+    assert all(f"def {one.entry.partition(':')[2]}(" in code for one in found.jobs.values())

@@ -144,7 +144,9 @@ def test_a_real_file_is_shared_by_the_edges_and_played_in_order_again_and_again(
 
 
 @pytest.mark.parametrize(
-    "path", sorted(EXAMPLES.glob("*/sites*.yaml")), ids=lambda path: f"{path.parent.name}/{path.name}"
+    "path",
+    sorted(path for name in NAMES for path in (EXAMPLES / name).glob("sites*.yaml")),
+    ids=lambda path: f"{path.parent.name}/{path.name}",
 )
 def test_sites_files_are_right(path: Path) -> None:
     sites = read_sites(path.read_bytes(), str(path))
