@@ -71,9 +71,25 @@ def _measure(plane: Control, sizes: list[int], turn: int, all_sizes: list[int], 
                 modified ^= set(chance.sample(range(size), count))
                 took_s = _until_done(plane, _chain(name, homes, modified))
                 _add(found, "modify", count, took_s)
+            found.setdefault("controller_s", []).append(_controller_back(plane))
         begun_s = time.monotonic()
         plane.call("DELETE", "/compositions/chain", wait_s=PATIENCE_S)
         _add(found, "delete", size, time.monotonic() - begun_s)
+
+
+def _controller_back(plane: Control) -> float:
+    """Kill the controller; return after how long the next one knows that all jobs run as before."""
+    before = {name: one["told"].get("query") for name, one in plane.jobs().items()}
+    plane.kill("controller")
+    begun_s = time.monotonic()
+    plane.until(lambda: _queries(plane) == before, "all jobs are adopted", PATIENCE_S)
+    took_s = round(time.monotonic() - begun_s, 2)
+    print(f"controller killed with {len(before)} jobs: all adopted, none restarted, after {took_s} s", flush=True)
+    return took_s
+
+
+def _queries(plane: Control) -> dict[str, str | None]:
+    return {name: one["told"].get("query") for name, one in plane.jobs().items() if one["state"] == "running"}
 
 
 def _add(found: dict[str, Any], what: str, size: int, took_s: float) -> None:
