@@ -205,7 +205,7 @@ def test_an_order_that_is_being_carried_out_is_finished_and_answered_before_the_
         call = Later(lambda: plane.desk.warm("a", job("count", "a", CARS, Topic("a", "out"))))
         assert gates.reached["warm count"].wait(10.0)
         agents["a"].stop()
-        call.result(1.0)
+        call.result()
 
 
 def test_two_agents_cannot_share_a_state_folder(tmp_path):

@@ -68,8 +68,8 @@ def round_trip_s(bed: Bed, a: str, b: str) -> float:
 
 def rate_bps(bed: Bed, a: str, b: str, started: list[subprocess.Popen[str]]) -> float:
     if shutil.which("iperf3") is None:
-        rates = [one.found or 0.0 for one in calibrate(bed, with_rate=True) if (one.origin, one.what) == (a, "rate")]
-        return max(rates)
+        found = calibrate(bed, with_rate=True)
+        return max(one.found or 0.0 for one in found if (one.origin, one.target, one.what) == (a, b, "rate"))
     server = start(bed, b, "iperf3", "--server", "--one-off", "--forceflush")
     started.append(server)
     assert server.stdout is not None
