@@ -136,7 +136,7 @@ def verdict(drill: Drill, wanted: Mapping[str, Job], flows: Sequence[Flow]) -> l
 
 
 def _misplaced(drill: Drill, wanted: Mapping[str, Job]) -> list[str]:
-    held = drill.sites.observe().held
+    held = [one for one in drill.sites.observe().held if one.job.name in wanted or not one.is_resting]
     found = sorted((one.job.name, one.site) for one in held)
     faults = [] if found == sorted((name, job.site) for name, job in wanted.items()) else [f"held are {found}"]
     for one in held:

@@ -144,11 +144,13 @@ def owed(flows: Sequence[Flow], stream: str) -> Counter[str]:
 
 
 def are_left_for_good(flows: Sequence[Flow]) -> bool:
-    """Return whether no topic of a user is left and then read again by others.
+    """Return whether no topic of a user is left and then read again by others, or by a job that has no place there.
 
     Whoever reads such a topic for the first time reads what others have read there before: that is what the user
     asks for, and no fault.
     """
+    if not all(_keeps_its_place(flows, name) for name in {name for flow in flows for name in flow.jobs}):
+        return False
     names = {topic for flow in flows for stream, topic in flow.topics.items() if stream.startswith(MIDDLE)}
     for topic in (one for one in names if not one.is_channel):
         used = [
@@ -158,9 +160,28 @@ def are_left_for_good(flows: Sequence[Flow]) -> bool:
         places = [number for number, readers in enumerate(used) if readers]
         if not places or places == list(range(places[0], places[-1] + 1)):
             continue
-        everywhere = set.intersection(*(set(flow.jobs) for flow in flows[places[0] : places[-1] + 1]))
-        if any(used[place] != used[places[0]] or not used[place] <= everywhere for place in places):
+        if any(used[place] != used[places[0]] for place in places):
             return False
+    return True
+
+
+def _keeps_its_place(flows: Sequence[Flow], name: str) -> bool:
+    """Return whether a job that goes and comes back finds its place again, each time.
+
+    It does when it reads the same topics of users as before, and nobody took them over when it went; or when it
+    reads channels, which are empty whenever somebody begins with them.
+    """
+    for number in range(1, len(flows) - 1):
+        before, gone = flows[number - 1].jobs.get(name), flows[number].jobs
+        after = next((flow.jobs[name] for flow in flows[number:] if name in flow.jobs), None)
+        if before is None or name in gone or after is None:
+            continue
+        kinds = {topic.is_channel for topic in (*before.sources, *after.sources)}
+        read_before = {topic for job in flows[number - 1].jobs.values() if job.name != name for topic in job.sources}
+        taken = {topic for job in gone.values() for topic in job.sources} - read_before
+        if kinds == {False} and before.sources == after.sources and taken.isdisjoint(before.sources):
+            continue
+        return False
     return True
 
 

@@ -28,6 +28,7 @@ class Record:
     is_drained: bool = False
     is_placed: bool = False  # it has not run yet as it is to
     is_going: bool = False  # it is being removed
+    is_resting: bool = False  # it is not wanted any more, and its place is kept
     positions: Mapping[str, str] = field(default_factory=dict)  # drained: where its sources go on, also those it left
     seat: Mapping[str, str] = field(default_factory=dict)  # where it begins in sources that it took over, once each
     formerly: tuple[Topic, ...] = ()  # what it wrote before; rows since its last commit may lie there
@@ -151,6 +152,9 @@ class Sites(Protocol):
             seat: Where it begins in sources that it takes over.
             take_from: The site that has its checkpoint, and the epoch there.
         """
+
+    def rest(self, site: str, name: str, epoch: int) -> None:
+        """Let a site keep a job of this epoch that is not wanted any more, stopped, with its checkpoint."""
 
     def drop(self, site: str, name: str, epoch: int) -> None:
         """Let a site forget a job of this epoch or an earlier one."""

@@ -31,11 +31,11 @@ def begun(data: st.DataObject) -> Begun:
 
 
 def changed(data: st.DataObject, suffering: Callable[[Drawn, Drill, Flow], None]) -> None:
-    """Edit a flow up to three times, with bad luck in between, and see that all is well in the end."""
+    """Edit a flow a few times, or go back to an earlier one, with bad luck in between; all must be well in the end."""
     dice, drill, flow = begun(data)
     flows = [flow]
-    for _ in range(dice.whole(1, 3)):
-        flows.append(edited(dice, flows[-1], EDITS))
+    for _ in range(dice.whole(1, 4)):
+        flows.append(dice.pick(flows) if dice.chance(25) else edited(dice, flows[-1], EDITS))
         suffering(dice, drill, flows[-1])
         drill.settle(drill.want(flows[-1]))
     flows.append(flows[-1].running)

@@ -73,6 +73,39 @@ def test_a_move_warms_halts_runs_and_drops_in_this_order() -> None:
     assert (run.epoch, run.take_from) == (2, "edge-1")
 
 
+def resting(one: Job, composition: str = "paper") -> Held:
+    return Held(one.site, replace(one, composition=composition), 1, False, "stopped", is_resting=True)
+
+
+def acts(asked: dict[str, Job], observed: Observed, name: str) -> list[tuple[str, str, int]]:
+    return [(one.act, one.site, one.epoch) for one in order(diff(asked, observed), observed) if one.job == name]
+
+
+def test_a_job_that_is_left_out_rests_and_goes_on_from_there_when_it_comes_back() -> None:
+    assert acts(wanted(*SECOND), held(*FIRST), "B") == [("halt", "edge-2", 1), ("rest", "edge-2", 1)]
+    rested = Observed((*held(*SECOND).held, resting(FIRST[1])), SITES)
+    assert diff(wanted(*SECOND), rested).is_empty
+    assert {one.job: one.bucket for one in diff(wanted(*SECOND, FIRST[1]), rested).of}["B"] == "start"
+    assert acts(wanted(*SECOND, FIRST[1]), rested, "B") == [("run", "edge-2", 1)]
+    elsewhere = replace(FIRST[1], site="hub")
+    moved = [("warm", "hub", 0), ("run", "hub", 2), ("drop", "edge-2", 1)]
+    assert acts(wanted(*SECOND, elsewhere), rested, "B") == moved
+
+
+def test_a_job_that_rests_is_forgotten_with_its_composition_and_when_it_comes_back_with_other_sources() -> None:
+    rested = Observed((*held(*SECOND).held, resting(FIRST[1])), SITES)
+    assert acts({}, rested, "B") == [("drop", "edge-2", 1)]
+    other = replace(FIRST[1], sources=(Topic("edge-2", "T-3"),))
+    assert acts(wanted(*SECOND, other), rested, "B") == [("run", "edge-2", 2)]
+    of_others = Observed((*held(*SECOND).held, resting(FIRST[1], "another")), SITES)
+    assert acts(wanted(*SECOND, FIRST[1]), of_others, "B") == [("run", "edge-2", 2)]
+
+
+def test_a_job_whose_source_is_taken_over_does_not_rest() -> None:
+    renamed = [FIRST[0], replace(FIRST[1], name="B2"), *FIRST[2:]]
+    assert acts(wanted(*renamed), held(*FIRST), "B") == [("halt", "edge-2", 1), ("drop", "edge-2", 1)]
+
+
 def test_of_two_holders_the_one_with_the_greater_epoch_has_the_truth() -> None:
     old = Held("edge-1", FIRST[0], 1, False, "stopped")
     new = Held("edge-2", replace(FIRST[0], site="edge-2"), 2, True, "running")

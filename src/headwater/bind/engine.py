@@ -239,16 +239,17 @@ class SparkEngine:
         """End runners that have had nothing to run for a while; for that while they are the warmest place to go to."""
         now_s = time.monotonic()
         for composition, runner in list(self._runners.items()):
-            if any(one == composition for one, _ in self._names):
+            if runner.specs:
                 runner.idle_s = None
             elif runner.idle_s is None:
                 runner.idle_s = now_s
             elif now_s - runner.idle_s > IDLE_S and runner.lock.acquire(blocking=False):
                 try:
                     with self._lock:
-                        if any(one == composition for one, _ in self._names):
+                        if runner.specs or runner.idle_s is None:  # somebody came for it
                             continue
                         del self._runners[composition]
+                        self._names = {key: name for key, name in self._names.items() if key[0] != composition}
                     runner.process.end()
                     shutil.rmtree(runner.process.spec.folder, ignore_errors=True)
                 finally:
@@ -269,6 +270,7 @@ class SparkEngine:
                     runner.process.end()
                 process = RunnerProcess(self._spec(folder, composition, code))
                 runner = self._runners[composition] = _Runner(process, code)
+            runner.idle_s = None
             return runner
 
     def _spec(self, folder: Path, composition: str, code: str) -> RunnerSpec:

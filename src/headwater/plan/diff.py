@@ -51,6 +51,7 @@ class Change:
     after: Job | None = None  # what is wanted
     must_drain: bool = False  # whether what is in its topics must be taken before it changes
     is_lost: bool = False  # whether what its site holds is given up, and it begins anew
+    rests: bool = False  # whether a job that goes is kept where it is, so that it can come back
     stale: tuple[Held, ...] = ()  # what other sites still hold of it from an earlier epoch
 
     @property
@@ -111,8 +112,10 @@ def diff(
     owners = observed.owners()
     lost = {name for name in forced if name in owners and owners[name].site not in observed.reached}
     doubts = {_circle(one.job): one for name, one in owners.items() if not one.is_said and name not in lost}
-    closed = _closed(wanted, owners)
-    awaited = _awaited(wanted, owners)
+    awake = {name: one for name, one in owners.items() if not one.is_resting}
+    closed = _closed(wanted, awake)
+    awaited = _awaited(wanted, awake)
+    living = {one.composition for one in wanted.values()} - {LONERS}
     found = []
     for name in sorted({*wanted, *owners}):
         owner, job = owners.get(name), wanted.get(name)
@@ -126,15 +129,34 @@ def diff(
             assert job is not None
             found.append(Change("start", name, job.site, "it runs nowhere yet", after=job))
         elif job is None:
-            drains = name in awaited and any(one in closed for one in owner.job.sources)
-            because = "it is not wanted any more" + ("; what its topic still holds goes on first" if drains else "")
-            found.append(Change("stop", name, owner.site, because, 0.0, owner, must_drain=drains, stale=stale))
+            rests = owner.job.composition in living and _can_rest(owner.job)
+            if not (rests and owner.is_resting):
+                drains = name in awaited and any(one in closed for one in owner.job.sources)
+                found.append(_gone(owner, drains, rests, stale))
+            elif stale:
+                found.append(Change("keep", name, owner.site, "it rests, and only there", stale=stale))
         elif name in lost:
             because = f"site '{owner.site}' does not answer, and its copy is given up"
+            found.append(Change("start", name, job.site, because, 0.0, owner, job, is_lost=True, stale=stale))
+        elif owner.is_resting and (owner.job.sources, owner.job.composition) != (job.sources, job.composition):
+            because = "one of its name rests that has other sources, and is given up"
             found.append(Change("start", name, job.site, because, 0.0, owner, job, is_lost=True, stale=stale))
         else:
             found.append(_changed(job, owner, stale, pauses))
     return Changes(tuple(found))
+
+
+def _gone(owner: Held, drains: bool, rests: bool, stale: tuple[Held, ...]) -> Change:
+    """Return the change of a job that is not wanted any more."""
+    because = "it is not wanted any more"
+    because += "; what its topic still holds goes on first" if drains else ""
+    because += "; its place is kept" if rests else ""
+    return Change("stop", owner.job.name, owner.site, because, 0.0, owner, must_drain=drains, stale=stale, rests=rests)
+
+
+def _can_rest(job: Job) -> bool:
+    """Return whether a job's place will mean something later: channels are emptied, users' topics are not."""
+    return not job.part and not any(topic.is_channel for topic in job.sources)
 
 
 def _circle(job: Job) -> tuple[str, str]:
@@ -172,7 +194,8 @@ def _bucket(job: Job, owner: Held) -> tuple[Bucket, str]:
     if owner.is_run and not job.is_run:
         return "stop", "it is to stop, and keeps its place and checkpoint"
     if job.is_run and not owner.is_run:
-        return "start", "it is stopped and goes on from its checkpoint"
+        was = "comes back" if owner.is_resting else "is stopped"
+        return "start", f"it {was} and goes on from its checkpoint"
     return "keep", "it is as it should be" if job.is_run else "it is stopped, as it should be"
 
 

@@ -91,7 +91,7 @@ def turns(
         again: The jobs that must drain although they were drained before.
         observed: What the sites hold.
     """
-    read = {topic for one in observed.owners().values() for topic in one.job.sources}
+    read = {topic for one in observed.owners().values() if not one.is_resting for topic in one.job.sources}
     givers = {name for taken in takes.values() for name in taken.values()}
     for change in changes.of:
         owner = change.before

@@ -108,6 +108,7 @@ class Held:
     positions: tuple[tuple[str, str], ...] = ()  # of a drained one: where each source goes on, also of those it left
     text: str = field(default="", compare=False)  # what went wrong
     is_said: bool = True  # False: the site was told to hold it so, and has not said yet whether it does
+    is_resting: bool = False  # stopped, because it was not wanted any more; it goes on from here if it comes back
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from headwater.plan.jobs import Job, Observed, Topic
 
 __all__ = ["Act", "Step", "order"]
 
-Act = Literal["warm", "clear", "halt", "place", "run", "drop"]
+Act = Literal["warm", "clear", "halt", "place", "run", "rest", "drop"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Step:
     site: str
     job: str  # '' of a topic
     because: str
-    epoch: int = 0  # place, run: of the job at this site from then on; halt, drop: of what is meant
+    epoch: int = 0  # place, run: of the job at this site from then on; halt, rest, drop: of what is meant
     is_drain: bool = False  # halt: after all that the topics hold is taken and written
     wanted: Job | None = None  # place, run, warm
     take_from: str | None = None  # place, run: the site that hands over the checkpoint
@@ -112,7 +112,8 @@ def order(changes: Changes, observed: Observed) -> tuple[Step, ...]:
     for change in changes.of:
         is_watched = change.after is not None and change.left_sink in shared
         must_drain = change.must_drain or change.job in givers or is_watched
-        of[change.job] = _of_one(change, steps, takes.get(change.job, {}), must_drain, change.job in again)
+        is_kept = change.rests and change.job not in givers  # who goes on for it has its place
+        of[change.job] = _of_one(change, steps, takes.get(change.job, {}), must_drain, change.job in again, is_kept)
     _clear(changes, observed, steps, of)
     _writers_stop_first(changes, steps, of)
     _places_are_handed_over(changes, takes, steps, of)
@@ -137,7 +138,12 @@ def _turned(turn: Turn) -> Step:
 
 
 def _of_one(
-    change: Change, steps: _Steps, takes_over: Mapping[Topic, str], must_drain: bool, is_fed_again: bool
+    change: Change,
+    steps: _Steps,
+    takes_over: Mapping[Topic, str],
+    must_drain: bool,
+    is_fed_again: bool,
+    is_kept: bool,
 ) -> _Of:
     """Add the steps of one job, in their own order."""
     mine, owner, job = _Of(), change.before, change.after
@@ -152,7 +158,8 @@ def _of_one(
             mine.halt = steps.add(Step("halt", owner.site, change.job, because, owner.epoch, is_drain=must_drain))
     if job is None:
         assert owner is not None, "a job that is not wanted is held somewhere"
-        mine.drop = steps.add(Step("drop", owner.site, change.job, change.because, owner.epoch), mine.halt)
+        act: Act = "rest" if is_kept else "drop"
+        mine.drop = steps.add(Step(act, owner.site, change.job, change.because, owner.epoch), mine.halt)
         return mine
     if change.bucket == "stop":
         return mine
@@ -278,7 +285,7 @@ def _dry(changes: Changes) -> frozenset[Topic]:
 
 def _clear(changes: Changes, observed: Observed, steps: _Steps, of: Mapping[str, _Of]) -> None:
     """Let channels that no job uses be emptied before one does."""
-    used = {topic for owner in observed.owners().values() for topic in owner.job.topics}
+    used = {topic for owner in observed.owners().values() if not owner.is_resting for topic in owner.job.topics}
     clears: dict[Topic, int] = {}
     for change in changes.of:
         mine = of[change.job]

@@ -68,7 +68,7 @@ class Agent:
                 before = None
             if before is None:
                 before = self._taken(job, take)
-            elif before.is_run == job.is_run and before.job.is_same(job):  # asked twice
+            elif before.is_run == job.is_run and before.job.is_same(job) and not before.is_resting:  # asked twice
                 if before.is_run:
                     self._engine.ensure(before)
                 return
@@ -113,6 +113,20 @@ class Agent:
             text = json.dumps(record_object(record)).encode()
             return len(text).to_bytes(LENGTH_BYTES, "big") + text + self._engine.pack(name)
 
+    def rest(self, name: str, epoch: int) -> None:
+        """Keep a job that is not wanted any more, stopped, with its checkpoint: it goes on there if it comes back.
+
+        Raises:
+            BindError: HW4931; or the engine refuses, and the job goes on as before.
+        """
+        with self._held(name):
+            record = self._shelf.get(name)
+            if record is None or record.epoch != epoch or record.is_going:
+                raise _stale(self.site, name, None if record is None else record.epoch, epoch)
+            if record.is_run:
+                self._engine.halt(record, False)
+            self._shelf.put(replace(record, is_run=False, is_resting=True))
+
     def drop(self, name: str, epoch: int) -> None:
         """Forget a job of this epoch or an earlier one."""
         with self._held(name):
@@ -144,7 +158,7 @@ class Agent:
             found.append(
                 Held(
                     self.site, record.job, record.epoch, record.is_run, state, record.is_drained, record.is_placed,
-                    positions, text,
+                    positions, text, is_resting=record.is_resting,
                 )
             )  # fmt: skip
         return tuple(found)

@@ -107,6 +107,8 @@ class _Hands:
             positions = self._sites.halt(step.site, step.job, step.epoch, step.is_drain)
             if step.is_drain:
                 self._ended[step.job] = positions
+        elif step.act == "rest":
+            self._sites.rest(step.site, step.job, step.epoch)
         elif step.act == "drop":
             self._sites.drop(step.site, step.job, step.epoch)
         else:

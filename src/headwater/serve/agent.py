@@ -37,7 +37,7 @@ MOST_AT_ONCE = 32
 TRIES = 3  # to move a checkpoint
 GRACE_S = 10.0  # for orders that are being carried out when it is stopped
 MOST_LOG = 400_000  # characters
-CHANGING = {"run", "halt", "drop"}
+CHANGING = {"run", "halt", "rest", "drop"}
 
 
 @contextmanager
@@ -249,6 +249,8 @@ class AgentLoop:
         elif do == "pack":
             packed = agent.pack(order["name"], order["epoch"])
             _tried(lambda: self._line.put(f"/checkpoints/{order['checkpoint']}", packed))
+        elif do == "rest":
+            agent.rest(order["name"], order["epoch"])
         elif do == "drop":
             agent.drop(order["name"], order["epoch"])
         elif do == "warm":

@@ -117,6 +117,10 @@ class Desk:
             if note.order is None:
                 self._holdings.withdraw(note)
 
+    def rest(self, site: str, name: str, epoch: int) -> None:
+        """Let a site keep a job that is not wanted any more."""
+        self._do(site, "rest", SHORT_S, {"name": name, "epoch": epoch})
+
     def drop(self, site: str, name: str, epoch: int) -> None:
         """Let a site forget a job of this epoch or an earlier one."""
         self._do(site, "drop", SHORT_S, {"name": name, "epoch": epoch})

@@ -49,7 +49,7 @@ class Said(Protocol):
 def is_as_wanted(job: Job | None, owner: Held | None) -> bool:
     """Return whether a job is held as it is wanted, and runs if it should; None: it is not wanted, or not held."""
     if job is None:
-        return owner is None
+        return owner is None or owner.is_resting
     if not job.is_run:
         return owner is None or not owner.is_run
     is_there = owner is not None and owner.is_run and owner.site == job.site and owner.job.is_same(job)

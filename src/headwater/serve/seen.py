@@ -116,7 +116,7 @@ def status_object(controller: Controller) -> Object:
 def sites_object(controller: Controller) -> Object:
     """Return all sites."""
     counts: dict[str, int] = {}
-    for one in controller.sites.latest().held:
+    for one in (held for held in controller.sites.latest().held if not held.is_resting):
         counts[one.site] = counts.get(one.site, 0) + 1
     return {"sites": [_site(one, counts.get(one.site, 0)) for one in controller.sites.sites()]}
 
@@ -206,8 +206,9 @@ Row = tuple[str, Job | None, Held | None, Mapping[str, Any]]
 
 
 def _all(controller: Controller) -> list[Row]:
-    """Return all jobs that are wanted or held, by name, with what is told of them."""
+    """Return all jobs that are wanted or held, by name, with what is told of them; those that rest are not shown."""
     wanted, owners = controller.store.wanted(), controller.sites.latest().owners()
+    owners = {name: one for name, one in owners.items() if name in wanted or not one.is_resting}
     told: dict[str, Mapping[str, Any]] = {}
     for site in controller.sites.sites():
         of_jobs = site.told.get("jobs")

@@ -116,6 +116,10 @@ class SimSites:
         take = None if packed is None else lambda: packed
         self._ask(site, lambda one: one.agent.run(job, epoch, seat, take, {}))
 
+    def rest(self, site: str, name: str, epoch: int) -> None:
+        """Let a site keep a job that is not wanted any more."""
+        self._ask(site, lambda one: one.agent.rest(name, epoch))
+
     def drop(self, site: str, name: str, epoch: int) -> None:
         """Let a site forget a job of this epoch or an earlier one."""
         self._ask(site, lambda one: one.agent.drop(name, epoch))
