@@ -50,18 +50,15 @@ def main() -> None:
 
 
 def _chain(homes: dict[str, str], turn: int) -> list[dict[str, str]]:
-    """Return the chain; at odd turns it has a job more in its middle, with a topic of its own.
-
-    A topic that an earlier one read would be read again from its first record, as every new job's is.
-    """
-    is_long, extra = turn % 2 == 1, f"between-{turn}"
-    middle = ("s2", extra) if is_long else ("s3", "between")
+    """Return the chain; at odd turns it has a job more in its middle, which rests at even ones."""
+    is_long = turn % 2 == 1
+    middle = ("s2", "extra") if is_long else ("s3", "between")
     jobs = [
         job("first", homes["first"], ("s1", "in"), middle),
         job("last", homes["last"], ("s3", "between"), ("s4", "out")),
         job("counts", homes["counts"], ("s3", "between"), ("s4", "counted"), "jobs:counting"),
     ]
-    return [*jobs, job("more", "s2", ("s2", extra), ("s3", "between"))] if is_long else jobs
+    return [*jobs, job("more", "s2", ("s2", "extra"), ("s3", "between"))] if is_long else jobs
 
 
 def _killed(plane: Control, times: int, rate_rps: float, chance: random.Random) -> dict[str, Any]:

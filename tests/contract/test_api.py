@@ -173,6 +173,40 @@ def test_a_job_leaves_a_silent_site_only_by_force_and_only_once(it: Controlled) 
     it.sites.world.faults.clear()
 
 
+def test_what_is_begun_comes_to_its_end_before_a_change_of_mind_is_carried_out(it: Controlled) -> None:
+    it.call("PUT", "/compositions/city", 200, content=FIRST, params=WAIT)
+    query = it.sites.by_name["edge-1"].engine.states()["A"]
+    it.sites.by_name["edge-2"].is_silent = True
+    assert not it.call("PUT", "/compositions/city", 202, content=SECOND, params=WAIT)["is_done"]
+    it.restart()
+    assert not it.call("PUT", "/compositions/city", 202, content=FIRST)["is_done"]
+    it.restart()  # what comes first is remembered
+    assert it.store.begun()["city"].keys() == {"A", "C", "C2", "D"}
+    it.sites.by_name["edge-2"].is_silent = False
+    settled(it)
+    assert it.store.begun() == {}
+    assert it.call("GET", "/compositions/city", 200)["yaml"].count("job_name") == 4
+    assert {name for name, one in it.sites.latest().owners().items() if one.is_run} == {"A", "B", "C", "D"}
+    assert it.sites.by_name["edge-1"].engine.states()["A"] == query, "it was never touched"
+
+
+def test_a_change_of_mind_waits_only_so_long_for_what_cannot_be_done_and_not_at_all_by_force(tmp_path: Path) -> None:
+    it = Controlled(tmp_path, patience_s=0.5)
+    try:
+        it.upload()
+        it.sites.by_name["edge-2"].is_silent = True
+        it.call("PUT", "/compositions/city", 202, content=FIRST)
+        assert it.call("DELETE", "/jobs/B", 200, params=WAIT)["is_done"], "after half a second"
+        assert it.store.begun() == {}
+        it.call("PUT", "/compositions/city", 202, content=FIRST)
+        assert not it.call("DELETE", "/jobs/B", 202)["is_done"], "what is begun comes first"
+        assert it.call("DELETE", "/jobs/B", 404)
+        it.call("PUT", "/compositions/city", 202, content=FIRST)
+        assert it.call("DELETE", "/jobs/B", 200, params={"force": True})["is_done"], "at once"
+    finally:
+        it.stop()
+
+
 def test_force_gives_up_nothing_that_stays_where_it_is(it: Controlled) -> None:
     it.call("POST", "/jobs", 201, json=A, params=WAIT)
     it.sites.by_name["edge-1"].is_silent = True

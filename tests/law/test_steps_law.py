@@ -12,6 +12,7 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headwater.plan.aims import aims, open_circles
 from headwater.plan.diff import diff
 from headwater.plan.steps import order
 from headwater.run.coordinator import make_plan
@@ -77,6 +78,38 @@ def test_steps_that_break_off_anywhere_and_begin_again_reach_it_too(data: st.Dat
             drill.suffer(wanted, None if kind == 1 else within, None if kind == 0 else after)
 
     changed(data, suffering)
+
+
+@given(st.data())
+def test_whoever_changes_their_mind_half_way_gets_what_they_want_last_and_loses_nothing(data: st.DataObject) -> None:
+    dice, drill, flow = begun(data)
+    flows, former = [flow], None  # what was aimed at, and of these what is still to be reached
+    for _ in range(dice.whole(2, 5)):
+        last = flow if former is None else former
+        if former is None and is_open(drill, flow):
+            former = flow
+        flow = dice.pick(flows) if dice.chance(25) else edited(dice, last, EDITS)
+        while dice.chance(60):
+            aimed = flow if former is None else former
+            flows += [] if flows[-1] == aimed else [aimed]
+            assert aims(flow.jobs, {} if former is None else {"city": former.jobs}) == aimed.jobs
+            drill.suffer(
+                drill.want(aimed), *dice.pick([(dice.whole(0, 80), None), (None, dice.whole(0, 8)), (None, None)])
+            )
+            former = former if former is not None and is_open(drill, former) else None
+    if former is not None:
+        drill.settle(former.jobs)
+    flows += [flow, flow.running]
+    wanted = drill.want(flow.running)
+    drill.settle(wanted)
+    if are_left_for_good(flows):
+        assert verdict(drill, wanted, flows) == []
+
+
+def is_open(drill: Drill, flow: Flow) -> bool:
+    """Return whether a flow that was aimed at is not reached, or not known to be."""
+    observed = drill.sites.observe()
+    return "city" in open_circles(diff(flow.jobs, observed), observed)
 
 
 @given(st.data())

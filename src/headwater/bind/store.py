@@ -24,7 +24,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from headwater.errors import BindError
-from headwater.plan.jobs import Job, Topic
+from headwater.plan.jobs import Job, Topic, job_from, job_object
 
 __all__ = ["Alias", "Change", "Deployed", "Entry", "Kind", "Store", "Token"]
 
@@ -49,6 +49,7 @@ CREATE TABLE history (
   id INTEGER PRIMARY KEY, at_s REAL NOT NULL, who TEXT NOT NULL, what TEXT NOT NULL, outcome TEXT);
 CREATE TABLE held (site TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
 """
+_LATER = "CREATE TABLE IF NOT EXISTS begun (circle TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,9 @@ class Change:
     removed: Collection[str] = ()
     pipelines: Mapping[str, Deployed | None] = field(default_factory=dict)  # None: removed
     forced: Collection[str] = ()  # jobs that may leave a site that does not answer
+    begun: Mapping[str, Mapping[str, Job] | None] = field(
+        default_factory=dict
+    )  # circles to be finished first; None: no more
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +134,7 @@ class Store:
             self._prepare()
             self._wanted = self._read_wanted()
             self._forced = frozenset(name for (name,) in self._base.execute("SELECT name FROM forced"))
+            self._begun = self._read_begun()
             self._revision = self._number("revision")
         except (OSError, sqlite3.Error, ValueError, TypeError, zlib.error) as error:
             raise BindError(
@@ -156,6 +161,10 @@ class Store:
         """Return the jobs that may leave a site that does not answer."""
         return self._forced
 
+    def begun(self) -> Mapping[str, Mapping[str, Job]]:
+        """Return, by circle, the jobs as they were wanted when steps began that come to their end first."""
+        return self._begun
+
     def change(self, change: Change) -> int:
         """Make a change, and return its number in the history; afterwards it is there whatever happens.
 
@@ -164,8 +173,10 @@ class Store:
         with self._lock:
             wanted = {name: job for name, job in self._wanted.items() if name not in change.removed}
             forced = (self._forced - {*change.put, *change.removed}) | frozenset(change.forced)
+            begun = {**self._begun, **change.begun}
             with self._writing() as base:
                 self._put_jobs(base, change, forced)
+                self._put_begun(base, change.begun)
                 for name, deployed in change.pipelines.items():
                     base.execute("DELETE FROM pipelines WHERE name = ?", (name,))
                     if deployed is not None:
@@ -173,8 +184,16 @@ class Store:
                 base.execute("INSERT OR REPLACE INTO meta VALUES ('revision', ?)", (self._revision + 1,))
                 number = self._add_history(base, change.at_s, change.who, change.what, None)
             self._wanted, self._forced = MappingProxyType(wanted | dict(change.put)), forced
+            self._begun = {name: jobs for name, jobs in begun.items() if jobs is not None}
             self._revision += 1
         return number
+
+    def release(self, circles: Collection[str]) -> None:
+        """Let circles go on to what is wanted of them: what was begun before is through, or cannot be."""
+        with self._lock:
+            with self._writing() as base:
+                self._put_begun(base, dict.fromkeys(circles))
+            self._begun = {name: jobs for name, jobs in self._begun.items() if name not in circles}
 
     def unforce(self, names: Collection[str]) -> None:
         """Let jobs stay where they are again when their site does not answer."""
@@ -284,6 +303,7 @@ class Store:
         tables = self._base.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         if not tables:
             self._base.executescript(f"BEGIN; {_TABLES} INSERT INTO meta VALUES ('form', {FORM}); COMMIT;")
+        self._base.execute(_LATER)
         if self._number("form") != FORM:
             raise ValueError(f"it has form {self._number('form')}, and this version reads form {FORM}")
 
@@ -303,6 +323,20 @@ class Store:
         if forced != self._forced:
             base.execute("DELETE FROM forced")
             base.executemany("INSERT INTO forced VALUES (?)", [(name,) for name in sorted(forced)])
+
+    def _read_begun(self) -> Mapping[str, Mapping[str, Job]]:
+        rows = self._base.execute("SELECT circle, body FROM begun").fetchall()
+        return {name: {job.name: job for job in map(job_from, _unpacked(body))} for name, body in rows}
+
+    @staticmethod
+    def _put_begun(base: sqlite3.Connection, begun: Mapping[str, Mapping[str, Job] | None]) -> None:
+        base.executemany("DELETE FROM begun WHERE circle = ?", [(name,) for name in begun])
+        rows = [
+            (name, _packed([job_object(job) for job in jobs.values()]))
+            for name, jobs in begun.items()
+            if jobs is not None
+        ]
+        base.executemany("INSERT INTO begun VALUES (?,?)", rows)
 
     @staticmethod
     def _add_history(base: sqlite3.Connection, at_s: float, who: str, what: str, outcome: str | None) -> int:

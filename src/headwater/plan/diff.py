@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from headwater.plan.jobs import LONERS, Held, Job, Observed, Topic
+from headwater.plan.jobs import LONERS, Held, Job, Observed, Topic, circle
 
 __all__ = ["BUCKETS", "Bucket", "Change", "Changes", "Pauses", "diff"]
 
@@ -111,7 +111,7 @@ def diff(
     """
     owners = observed.owners()
     lost = {name for name in forced if name in owners and owners[name].site not in observed.reached}
-    doubts = {_circle(one.job): one for name, one in owners.items() if not one.is_said and name not in lost}
+    doubts = {circle(one.job): one for name, one in owners.items() if not one.is_said and name not in lost}
     awake = {name: one for name, one in owners.items() if not one.is_resting}
     closed = _closed(wanted, awake)
     awaited = _awaited(wanted, awake)
@@ -120,7 +120,7 @@ def diff(
     for name in sorted({*wanted, *owners}):
         owner, job = owners.get(name), wanted.get(name)
         stale = tuple(one for one in observed.held if one.job.name == name and one is not owner)
-        circles = {_circle(one) for one in (job, None if owner is None else owner.job) if one is not None}
+        circles = {circle(one) for one in (job, None if owner is None else owner.job) if one is not None}
         doubt = None if name in lost else next((doubts[one] for one in circles if one in doubts), None)
         if doubt is not None:
             because = f"waits: site '{doubt.site}' was told of '{doubt.job.name}' and has not said what it did"
@@ -157,11 +157,6 @@ def _gone(owner: Held, drains: bool, rests: bool, stale: tuple[Held, ...]) -> Ch
 def _can_rest(job: Job) -> bool:
     """Return whether a job's place will mean something later: channels are emptied, users' topics are not."""
     return not job.part and not any(topic.is_channel for topic in job.sources)
-
-
-def _circle(job: Job) -> tuple[str, str]:
-    """Return what a job has in common with those whose places in topics depend on its own."""
-    return job.composition, job.name if job.composition == LONERS else ""
 
 
 def _changed(job: Job, owner: Held, stale: tuple[Held, ...], pauses: Pauses) -> Change:

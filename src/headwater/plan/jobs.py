@@ -24,6 +24,7 @@ __all__ = [
     "Observed",
     "State",
     "Topic",
+    "circle",
     "fingerprint",
     "held_from",
     "held_object",
@@ -131,6 +132,11 @@ class Observed:
             if before is None or (one.epoch, one.is_run, one.site) > (before.epoch, before.is_run, before.site):
                 found[one.job.name] = one
         return found
+
+
+def circle(job: Job) -> str:
+    """Return what a job has in common with those whose places in topics depend on its own, and with no others."""
+    return f"{LONERS}/{job.name}" if job.composition == LONERS else job.composition
 
 
 def fingerprint(wanted: Mapping[str, Job], observed: Observed) -> str:

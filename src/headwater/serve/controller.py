@@ -12,19 +12,21 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from headwater.bind.store import Alias, Change, Deployed, Store
 from headwater.bind.uploads import Incoming, Uploads
 from headwater.model.report import Report, quote
+from headwater.plan.aims import aims, open_circles
 from headwater.plan.composition import Surroundings, name_trouble, read_composition, read_job
-from headwater.plan.jobs import LONERS, Job, Observed
+from headwater.plan.diff import diff
+from headwater.plan.jobs import LONERS, Job, Observed, circle
 from headwater.ports import Sites
 from headwater.run.coordinator import Coordinator, Plan, make_plan
 from headwater.serve import pipelines
-from headwater.serve.loop import EVERY_S, Failure, Loop
+from headwater.serve.loop import EVERY_S, PATIENCE_S, Failure, Loop
 from headwater.serve.sessions import Presence
 from headwater.serve.wanting import (
     Next,
@@ -94,13 +96,14 @@ class Controller:
         uploads: Uploads,
         *,
         every_s: float = EVERY_S,
+        patience_s: float = PATIENCE_S,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Take memory, hands and the uploads' folder; `start` lets the loop begin."""
         self.store, self.sites, self.uploads = store, sites, uploads
         self._clock = clock
-        self._coordinator = Coordinator(sites, store.wanted, store.forced)
-        self.loop = Loop(self._coordinator, store, sites, every_s)
+        self._coordinator = Coordinator(sites, self._aims, store.forced)
+        self.loop = Loop(self._coordinator, store, sites, every_s, patience_s)
         self._changing = threading.Lock()
         self._placing = threading.Lock()  # a search takes long, and others may change things meanwhile
 
@@ -275,7 +278,7 @@ class Controller:
 
     def left(self) -> Answer:
         """Return what is left to do for what is wanted."""
-        plan = self._coordinator.plan()
+        plan = self._coordinator.plan(self.store.wanted())
         return Answer(plan, self._basis(plan), plan.changes.is_empty, self.loop.failures())
 
     def _change(self, make: Callable[[Mapping[str, Job]], Next], call: Call) -> Answer:
@@ -293,12 +296,26 @@ class Controller:
             if not call.is_dry_run:
                 forced = given_up(asked.scope, then, plan.observed) if call.force else frozenset()
                 if news or asked.removed or forced - self.store.forced() or self._differ(asked.pipelines):
+                    about = [*news.values(), *(wanted[name] for name in asked.removed)]
+                    begun = self._begun({circle(job) for job in about}, call.force)
                     number = self.store.change(
-                        Change(call.who, asked.what, self._clock(), news, asked.removed, asked.pipelines, forced)
+                        Change(call.who, asked.what, self._clock(), news, asked.removed, asked.pipelines, forced, begun)
                     )
                     self.loop.watch(number, {*news, *asked.removed, *forced})
                     self.loop.wake()
             return Answer(plan, self._basis(plan), plan.changes.is_empty), asked.scope
+
+    def _aims(self) -> Mapping[str, Job]:
+        return aims(self.store.wanted(), self.store.begun())
+
+    def _begun(self, circles: Set[str], is_forced: bool) -> dict[str, Mapping[str, Job] | None]:
+        """Return the circles that steps are under way in, which come to their end first; unless it is forced."""
+        if is_forced:
+            return dict.fromkeys(one for one in circles if one in self.store.begun())
+        aimed, observed = self._aims(), self.sites.latest()
+        under_way = open_circles(diff(aimed, observed, self.store.forced()), observed)
+        new = (one for one in circles & under_way if one not in self.store.begun() and not self.loop.is_stuck(one))
+        return {one: {name: job for name, job in aimed.items() if circle(job) == one} for one in new}
 
     def _wait(self, written: tuple[Answer, frozenset[str]], call: Call) -> Answer:
         answer, scope = written

@@ -1,13 +1,15 @@
 """Who wakes the coordinator, and how do others learn what came of it?
 
 One thread takes one step after the other: at once when something is wanted otherwise, and every few seconds
-anyway, which repairs whatever has changed by itself. Whoever changed something may wait here until the jobs are
+anyway, which repairs whatever has changed by itself. What is begun is brought to its end before something else is
+done to the same jobs, unless that cannot be (`plan.aims`). Whoever changed something may wait here until the jobs are
 as wanted, or until it is known that they are not. Outcomes go into the history.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Collection, Mapping
@@ -15,7 +17,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from headwater.bind.store import Store
-from headwater.plan.jobs import Held, Job, Observed
+from headwater.plan.aims import aims, open_circles
+from headwater.plan.diff import diff
+from headwater.plan.jobs import Held, Job, Observed, circle
 from headwater.run.coordinator import Coordinator
 
 __all__ = ["Failure", "Loop", "Said", "is_as_wanted"]
@@ -25,6 +29,7 @@ LOOK_S = 0.1  # between two looks at what sites said last: they say it when they
 MOST_WAITING = 32  # callers; more are answered at once, so that some threads are left for everybody else
 MOST_OPEN = 200  # changes whose end is still looked for
 LONGEST_OUTCOME = 500  # characters
+PATIENCE_S = 60.0  # that something else waits for what is begun and fails, or hangs on a site that does not answer
 
 _log = logging.getLogger(__name__)
 
@@ -40,10 +45,13 @@ class Failure:
 
 
 class Said(Protocol):
-    """Who knows what sites said last."""
+    """Who knows what sites hold."""
 
     def latest(self) -> Observed:
         """Return it, without asking them."""
+
+    def observe(self) -> Observed:
+        """Ask them, and return it."""
 
 
 def is_as_wanted(job: Job | None, owner: Held | None) -> bool:
@@ -59,9 +67,17 @@ def is_as_wanted(job: Job | None, owner: Held | None) -> bool:
 class Loop:
     """The coordinator's thread."""
 
-    def __init__(self, coordinator: Coordinator, store: Store, sites: Said, every_s: float = EVERY_S) -> None:
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        store: Store,
+        sites: Said,
+        every_s: float = EVERY_S,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
         """Take what it drives; `start` lets it begin."""
-        self._coordinator, self._store, self._sites, self._every_s = coordinator, store, sites, every_s
+        self._coordinator, self._store, self._sites = coordinator, store, sites
+        self._every_s, self._patience_s = every_s, patience_s
         self._turned = threading.Condition()
         self._is_woken = True
         self._is_ending = False
@@ -70,6 +86,7 @@ class Loop:
         self._failures: tuple[Failure, ...] = ()
         self._open: dict[int, frozenset[str] | None] = {}  # changes under way, and the jobs they are about; None: all
         self._told: dict[int, str] = {}
+        self._left_s: dict[str, float] = {}  # circles that were not where the last step led, and since when
         self._room = threading.Semaphore(MOST_WAITING)
         self._thread = threading.Thread(target=self._go, name="coordinator", daemon=True)
 
@@ -120,9 +137,11 @@ class Loop:
             with self._turned:
                 asked = self._asked
             while True:
+                is_behind = self._is_behind(names)
                 with self._turned:
-                    is_known = self._answered >= asked
+                    is_known = self._answered >= asked and not is_behind
                 is_done, failures = self._state(names)
+                is_done = is_done and not is_behind
                 left_s = end_s - time.monotonic() if has_room and not self._is_ending else 0.0
                 if (is_known and (is_done or failures)) or left_s <= 0:
                     return is_done, failures if is_known else ()
@@ -154,14 +173,14 @@ class Loop:
                     return
                 self._is_woken = False
                 asked = self._asked
-            has_more = self._turn()
+            has_more, is_final = self._turn()
             with self._turned:
-                self._answered = asked
+                self._answered = asked if is_final else self._answered
                 self._is_woken |= has_more
                 self._turned.notify_all()
 
-    def _turn(self) -> bool:
-        """Take a step; return whether another one should follow at once."""
+    def _turn(self) -> tuple[bool, bool]:
+        """Take a step; return whether another one should follow at once, and whether this one is the last word."""
         try:
             outcome = self._coordinator.step()
             self._failures = tuple(
@@ -170,11 +189,37 @@ class Loop:
             for one in self._failures:
                 _log.warning("%s of job '%s' at site '%s' failed: %s", one.act, one.job, one.site, one.text)
             self._conclude()
+            has_released = self._release()
         except Exception as error:  # noqa: BLE001 - whatever it is, the next step must come
             _log.exception("a step of the coordinator failed")
             self._failures = (Failure("", "", "", str(error) or type(error).__name__),)
+            return False, True
+        return has_released or (bool(outcome.done) and outcome.is_whole), not has_released
+
+    def _is_behind(self, names: Collection[str]) -> bool:
+        """Return whether steps for some jobs still lead to what was wanted of them before."""
+        begun = self._store.begun()
+        if not begun:
             return False
-        return bool(outcome.done) and outcome.is_whole
+        wanted = self._store.wanted()
+        circles = {circle(wanted[name]) for name in names if name in wanted}
+        return not circles.isdisjoint(begun) or any(name in jobs for jobs in begun.values() for name in names)
+
+    def is_stuck(self, name: str) -> bool:
+        """Return whether a circle has not come where its steps lead for so long that nobody should wait for it."""
+        return time.monotonic() - self._left_s.get(name, math.inf) >= self._patience_s
+
+    def _release(self) -> bool:
+        """Let circles go on whose former steps are through, or stuck; return whether there were any."""
+        begun = self._store.begun()
+        observed = self._sites.observe() if begun else self._sites.latest()
+        changes = diff(aims(self._store.wanted(), begun), observed, self._store.forced())
+        left, now_s = open_circles(changes, observed), time.monotonic()
+        self._left_s = {one: self._left_s.get(one, now_s) for one in left}
+        over = [one for one in begun if one not in left or self.is_stuck(one)]
+        if over:
+            self._store.release(over)
+        return bool(over)
 
     def _conclude(self) -> None:
         """Write down which changes are done, and which jobs have arrived where they were forced to."""

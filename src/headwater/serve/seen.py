@@ -106,7 +106,8 @@ def status_object(controller: Controller) -> Object:
     names = {*wanted, *owners}
     return {
         "revision": controller.store.revision,
-        "is_done": all(is_as_wanted(wanted.get(name), owners.get(name)) for name in names),
+        "is_done": all(is_as_wanted(wanted.get(name), owners.get(name)) for name in names)
+        and not controller.store.begun(),
         "sites": sites_object(controller)["sites"],
         "jobs": [_short(*one) for one in _all(controller)],
         "failures": [_failure(one) for one in controller.loop.failures()],
