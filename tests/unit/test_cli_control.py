@@ -120,7 +120,7 @@ composition 'town'
   + start   C2  at hub                     it runs nowhere yet
   → move    D   hub → cloud  about 0.7 s   wanted on 'cloud', is on 'hub'
   ~ rewire  C   at hub       about 0.5 s   writes 'T-C2 at hub' instead of 'T-D at cloud'
-  - stop    B   at edge-2                  it is not wanted any more
+  - stop    B   at edge-2                  it is not wanted any more; its place is kept
   = keep    A
 
 1 to start, 1 to move, 1 to rewire, 1 to stop, 1 keep; the longest pause is about 0.7 s
