@@ -104,6 +104,10 @@ def test_a_job_that_rests_is_forgotten_with_its_composition_and_when_it_comes_ba
 def test_a_job_whose_source_is_taken_over_does_not_rest() -> None:
     renamed = [FIRST[0], replace(FIRST[1], name="B2"), *FIRST[2:]]
     assert acts(wanted(*renamed), held(*FIRST), "B") == [("halt", "edge-2", 1), ("drop", "edge-2", 1)]
+    drained = Held("edge-2", FIRST[1], 1, False, "stopped", is_drained=True)
+    placed = Held("edge-2", renamed[1], 1, False, "stopped", is_drained=True, is_placed=True)
+    cut_off = Observed((*(one for one in held(*FIRST).held if one.job.name != "B"), drained, placed), SITES)
+    assert acts(wanted(*renamed), cut_off, "B") == [("drop", "edge-2", 1)]
 
 
 def test_of_two_holders_the_one_with_the_greater_epoch_has_the_truth() -> None:

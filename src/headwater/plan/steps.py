@@ -18,14 +18,14 @@ the end, also when something else is wanted meanwhile. What the order keeps:
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from headwater.errors import BrokenInvariant
 from headwater.plan.diff import Change, Changes
 from headwater.plan.halfway import Turn, doubles, fed_again, turns
-from headwater.plan.heirs import heirs, leaving
+from headwater.plan.heirs import Place, heirs, leaving
 from headwater.plan.jobs import Job, Observed, Topic
 
 __all__ = ["Act", "Step", "order"]
@@ -108,11 +108,11 @@ def order(changes: Changes, observed: Observed) -> tuple[Step, ...]:
     if first:
         return first  # all else follows from how things are then
     steps, of = _Steps(), {}
-    shared = _shared(changes)
+    shared, placed = _shared(changes), _placed(observed)
     for change in changes.of:
         is_watched = change.after is not None and change.left_sink in shared
         must_drain = change.must_drain or change.job in givers or is_watched
-        is_kept = change.rests and change.job not in givers  # who goes on for it has its place
+        is_kept = change.rests and change.job not in givers and placed.isdisjoint(_places(change))
         of[change.job] = _of_one(change, steps, takes.get(change.job, {}), must_drain, change.job in again, is_kept)
     _clear(changes, observed, steps, of)
     _writers_stop_first(changes, steps, of)
@@ -128,6 +128,17 @@ def _shared(changes: Changes) -> set[Topic]:
     """
     left = [topic for change in changes.of for topic in change.leaves]
     return {topic for topic in left if left.count(topic) > 1}
+
+
+def _placed(observed: Observed) -> set[Place]:
+    """Return the sources that jobs were placed in which have not run there yet: they have the places of others."""
+    owners = observed.owners().values()
+    return {(one.job.composition, topic) for one in owners if one.is_placed for topic in one.job.sources}
+
+
+def _places(change: Change) -> Iterator[Place]:
+    if change.before is not None:
+        yield from ((change.before.job.composition, topic) for topic in change.before.job.sources)
 
 
 def _turned(turn: Turn) -> Step:
