@@ -21,6 +21,7 @@ from tests.control import Control, Feed, control, job, sites_text
 ROOT = Path(__file__).parents[2]
 PAPER = ROOT / "examples" / "composition"
 RATE_RPS = 100.0
+TOWN = "paper"  # one composition after the other, so that runners which are up serve all of them
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 
 
@@ -68,29 +69,29 @@ def process_of(plane: Control, site: str, composition: str) -> int:
 def test_the_papers_listings_and_back_touch_only_what_differs_and_lose_nothing(plane: Control) -> None:
     curl(plane, "PUT", "/uploads/jobs.py", "--data-binary", f"@{PAPER / 'jobs.py'}")
     first, second = PAPER / "listing-1.1.yaml", PAPER / "listing-1.2.yaml"
-    done = curl(plane, "PUT", "/compositions/paper?wait_s=200", "--data-binary", f"@{first}")
+    done = curl(plane, "PUT", f"/compositions/{TOWN}?wait_s=200", "--data-binary", f"@{first}")
     assert done["is_done"], done
     assert {one["job"]: one["bucket"] for one in done["plan"]["changes"]} == dict.fromkeys("ABCD", "start")
-    assert _headwater(plane, "plan", str(second.relative_to(ROOT)), "--name", "paper") in (
-        ROOT / "README.md"
-    ).read_text("utf-8")
+    assert _headwater(plane, "plan", str(second.relative_to(ROOT)), "--name", TOWN) in (ROOT / "README.md").read_text(
+        "utf-8"
+    )
     from_a = Feed(plane.brokers["edge-1"], "T-1", RATE_RPS)
     from_b = Feed(plane.brokers["edge-2"], "T-2", RATE_RPS, start=1_000_000)
     plane.until(lambda: len(plane.read("dc", "T-D-total")) > 300, "records come out")
-    of_a = (process_of(plane, "edge-1", "paper"), plane.jobs()["A"]["told"]["query"])
+    of_a = (process_of(plane, "edge-1", TOWN), plane.jobs()["A"]["told"]["query"])
 
-    done = curl(plane, "PUT", "/compositions/paper?wait_s=200", "--data-binary", f"@{second}")
+    done = curl(plane, "PUT", f"/compositions/{TOWN}?wait_s=200", "--data-binary", f"@{second}")
     assert done["is_done"], done
     buckets = {one["job"]: one["bucket"] for one in done["plan"]["changes"]}
     assert buckets == {"A": "keep", "B": "stop", "C": "rewire", "C2": "start", "D": "rewire"}
-    assert (process_of(plane, "edge-1", "paper"), plane.jobs()["A"]["told"]["query"]) == of_a, "A was touched"
+    assert (process_of(plane, "edge-1", TOWN), plane.jobs()["A"]["told"]["query"]) == of_a, "A was touched"
     plane.until(lambda: len(plane.read("archive", "T-D-total")) > 200, "records come out by the new way")
 
-    done = curl(plane, "PUT", "/compositions/paper?wait_s=200", "--data-binary", f"@{first}")
+    done = curl(plane, "PUT", f"/compositions/{TOWN}?wait_s=200", "--data-binary", f"@{first}")
     assert done["is_done"], done
     buckets = {one["job"]: one["bucket"] for one in done["plan"]["changes"]}
     assert buckets == {"A": "keep", "B": "start", "C": "rewire", "C2": "stop", "D": "rewire"}
-    assert (process_of(plane, "edge-1", "paper"), plane.jobs()["A"]["told"]["query"]) == of_a, "A was touched"
+    assert (process_of(plane, "edge-1", TOWN), plane.jobs()["A"]["told"]["query"]) == of_a, "A was touched"
     owed = set(range(from_a.stop())) | set(range(1_000_000, from_b.stop()))  # B goes on where it was
     plane.until(
         lambda: len(plane.read("dc", "T-D-total")) + len(plane.read("archive", "T-D-total")) >= len(owed),
@@ -99,7 +100,7 @@ def test_the_papers_listings_and_back_touch_only_what_differs_and_lose_nothing(p
     got = Counter(numbers(plane, "dc", "T-D-total") + numbers(plane, "archive", "T-D-total"))
     assert set(got) == owed, "lost"
     assert max(got.values()) == 1, "doubled"
-    curl(plane, "DELETE", "/compositions/paper?wait_s=60")
+    curl(plane, "DELETE", f"/compositions/{TOWN}?wait_s=60")
     plane.upload()
     assert not [name for name in plane.jobs() if name in {"A", "B", "C", "C2", "D"}]
 
@@ -108,7 +109,7 @@ def test_a_move_keeps_state_and_every_record(plane: Control) -> None:
     plain = job("plain", "edge-1", ("hub", "moves-in"), ("hub", "moves-out"))
     counts = job("counts", "edge-1", ("hub", "moves-in"), ("hub", "moves-counts"), "jobs:counting")
     plane.ensure_topics("hub", "moves-in")
-    assert plane.compose("moves", [plain, counts], wait_s=200)["is_done"]
+    assert plane.compose(TOWN, [plain, counts], wait_s=200)["is_done"]
     feed = Feed(plane.brokers["hub"], "moves-in", 200.0)
     for site in ("edge-2", "edge-1"):
         for name in ("plain", "counts"):
@@ -119,7 +120,7 @@ def test_a_move_keeps_state_and_every_record(plane: Control) -> None:
     assert settled(plane, "hub", "moves-out", count) == list(range(count)), "lost, doubled or out of order"
     plane.until(lambda: digits(plane, "hub", "moves-counts") >= count, "all is counted")
     assert digits(plane, "hub", "moves-counts") == count
-    plane.call("DELETE", "/compositions/moves", wait_s=60)
+    plane.call("DELETE", f"/compositions/{TOWN}", wait_s=60)
 
 
 def test_a_pipeline_is_split_and_joined_while_it_runs(plane: Control, tmp_path: Path) -> None:
@@ -152,7 +153,7 @@ def test_whatever_is_killed_the_wanted_state_is_reached_and_nothing_is_lost(plan
         job("second", "edge-2", ("edge-2", "kills-between"), ("hub", "kills-out")),
     ]
     plane.ensure_topics("edge-1", "kills-in")
-    assert plane.compose("kills", jobs, wait_s=200)["is_done"]
+    assert plane.compose(TOWN, jobs, wait_s=200)["is_done"]
     feed = Feed(plane.brokers["edge-1"], "kills-in", RATE_RPS)
     homes = {"first": "edge-1", "second": "edge-2"}
     for number, what in enumerate(("controller", "agent", "runner", "broker")):
@@ -160,33 +161,33 @@ def test_whatever_is_killed_the_wanted_state_is_reached_and_nothing_is_lost(plan
         before, after = homes[name], "hub" if homes[name] != "hub" else "edge-2"
         plane.call("POST", f"/jobs/{name}/move", {"site": after})
         site = (before, after)[number % 2]
-        victim = {"controller": "controller", "runner": f"runner {before} kills"}.get(what, f"{what} {site}")
+        victim = {"controller": "controller", "runner": f"runner {before} {TOWN}"}.get(what, f"{what} {site}")
         plane.kill(victim)
         homes[name] = after
         plane.until(lambda: _is_as_wanted(plane, homes), f"it is as wanted after {victim} was killed")
     count = feed.stop()
     assert settled(plane, "hub", "kills-out", count) == list(range(count)), "lost, doubled or out of order"
-    plane.call("DELETE", "/compositions/kills", wait_s=60)
+    plane.call("DELETE", f"/compositions/{TOWN}", wait_s=60)
 
 
 def test_a_controller_that_comes_back_restarts_nothing_and_a_second_one_refuses(plane: Control) -> None:
     jobs = [job(f"stay-{number}", "dc", ("dc", f"stay-{number}"), ("dc", f"stay-{number + 1}")) for number in range(20)]
-    assert plane.compose("stay", jobs, wait_s=200)["is_done"]
+    assert plane.compose(TOWN, jobs, wait_s=200)["is_done"]
     before = {name: one["told"]["query"] for name, one in plane.jobs().items()}
-    process = process_of(plane, "dc", "stay")
+    process = process_of(plane, "dc", TOWN)
     second = [sys.executable, "-m", "headwater.serve.main", "serve", "--state", str(plane.state), "--port", "0"]
     done = subprocess.run(second, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 4
     assert "HW4606" in done.stderr
     plane.kill("controller")
     plane.until(lambda: _queries(plane) == before, "all jobs are adopted, with the queries that they had", 60.0)
-    assert process_of(plane, "dc", "stay") == process
+    assert process_of(plane, "dc", TOWN) == process
     assert plane.call("GET", "/plan")["plan"]["steps"] == []
-    plane.call("DELETE", "/compositions/stay", wait_s=120)
+    plane.call("DELETE", f"/compositions/{TOWN}", wait_s=120)
 
 
 def test_what_was_up_goes_on_with_the_same_state_and_down_leaves_nothing_running(plane: Control) -> None:
-    assert plane.compose("last", [job("last", "archive", ("archive", "last-in"), ("archive", "last-out"))], wait_s=200)[
+    assert plane.compose(TOWN, [job("last", "archive", ("archive", "last-in"), ("archive", "last-out"))], wait_s=200)[
         "is_done"
     ]
     feed = Feed(plane.brokers["archive"], "last-in", RATE_RPS)

@@ -122,7 +122,7 @@ def mixed(count: int) -> Iterator[Record]:
         yield "numbers", None, b"no number" if one == 50 else str(one).encode()
 
 
-def test_a_bad_record_stops_its_fragment_alone_and_is_named(risky: Path, tmp_path: Path) -> None:
+def test_a_bad_record_or_a_deleted_topic_stops_its_fragment_alone_and_is_named(risky: Path, tmp_path: Path) -> None:
     settings = risky / "headwater.yml"
     settings.write_text(settings.read_text("utf-8").replace("quarantine", "stop"), "utf-8")
     options = ("--placement", str(risky / "two.yaml"))
@@ -146,7 +146,19 @@ def test_a_bad_record_stops_its_fragment_alone_and_is_named(risky: Path, tmp_pat
         assert reasons.keys() == {b"hw.risky.parsed/0/13", b"hw.risky.parsed/0/50"}
         assert b"13 brings no luck" in reasons[b"hw.risky.parsed/0/13"]
         assert b"CAST_INVALID_INPUT" in reasons[b"hw.risky.parsed/0/50"]
+        check_refused(run, risky, tmp_path / "state")
+        check_topic_deleted(run)
         run.end()
+
+
+def check_topic_deleted(run: Plane) -> None:
+    """A topic that is deleted underneath stops its reader and no other."""
+    before = len(run.events)
+    remove_topics(run.ready()["brokers"]["pi"], ["numbers"])
+    error = run.wait(lambda event: event["event"] in {"error", "warning"}, 120.0, before)
+    assert error["fragment"] == "parsed"
+    others = {one["id"]: one["state"] for one in run.latest()["fragments"] if one["id"] != "parsed"}
+    assert set(others.values()) == {"running"}
 
 
 def check_refused(run: Plane, project: Path, state: Path) -> None:
@@ -156,22 +168,6 @@ def check_refused(run: Plane, project: Path, state: Path) -> None:
     done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 4
     assert "HW4604" in done.stderr
-
-
-def test_a_topic_deleted_underneath_stops_its_reader_and_no_other(risky: Path, tmp_path: Path) -> None:
-    options = ("--placement", str(risky / "two.yaml"))
-    with plane(risky, risky / "sites.yaml", tmp_path / "state", *options) as run:
-        brokers = run.ready()["brokers"]
-        run.feed("pi", (("numbers", None, str(one).encode()) for one in range(10)))
-        run.settle("dc", "good", 10)
-        check_refused(run, risky, tmp_path / "state")
-        before = len(run.events)
-        remove_topics(brokers["pi"], ["numbers"])
-        error = run.wait(lambda event: event["event"] in {"error", "warning"}, 120.0, before)
-        assert error["fragment"] == "parsed"
-        others = {one["id"]: one["state"] for one in run.latest()["fragments"] if one["id"] != "parsed"}
-        assert set(others.values()) == {"running"}
-        run.end()
 
 
 @pytest.fixture
