@@ -31,11 +31,11 @@ place: setup ## place the fire example with every method and draw the best place
 test: lint ## all checks and all tests, the fast ones first
 	$(PYTHON) -m pytest -q -n 2 --doctest-modules src/headwater $(FAST) $(WHOLE)
 	$(PYTHON) -m pytest -q -n 2 --dist loadfile $(REAL)
-	$(PYTHON) -m pytest -q -p no:xdist $(RUNS)
+	$(PYTHON) -m pytest -q -n 2 --dist loadfile $(RUNS)
 
 spark: setup ## the tests on real Spark and Kafka alone
 	$(PYTHON) -m pytest -q -n 2 --dist loadfile $(REAL)
-	$(PYTHON) -m pytest -q -p no:xdist $(RUNS)
+	$(PYTHON) -m pytest -q -n 2 --dist loadfile $(RUNS)
 
 check: lint ## what to run after every change: format, lint, types, fast tests
 	$(PYTHON) -m pytest -q -n 2 -m "not slow" --doctest-modules src/headwater $(FAST)
