@@ -139,7 +139,10 @@ def test_a_pipeline_is_split_and_joined_while_it_runs(plane: Control, tmp_path: 
     feed = Feed(plane.brokers["edge-1"], "readings", RATE_RPS, make=made.__getitem__)
     for operator, site in (("hot", "edge-2"), ("parsed", "edge-1"), ("hot", "hub"), ("parsed", "hub")):
         headwater("move", f"readings/{operator}", site)
-    fed = map(json.loads, made[: feed.stop()])
+    told = _headwater(plane, "feed", str(example), "--start", "100000", "--count", "50", "--rate", "100/s", "--json")
+    assert {site: one["records"] for site, one in json.loads(told)["sites"].items()} == {"edge-1": 50}
+    more = [value for _, _, value in islice(records("edge-1", 0, 100_000), 50)]
+    fed = map(json.loads, [*made[: feed.stop()], *more])
     owed = Counter((one["sensor"], one["at"]) for one in fed if one["celsius"] > 30)
     plane.until(lambda: len(plane.read("hub", "alerts")) >= sum(owed.values()), "all alerts")
     got = Counter((one["sensor"], one["at"]) for one in map(json.loads, plane.read("hub", "alerts")))

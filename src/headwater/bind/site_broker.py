@@ -45,7 +45,13 @@ class SiteBroker:
     def told(self) -> Mapping[str, Any]:
         """Return what is shown of it."""
         one = self._broker
-        return {"pid": one.pid, "memory_bytes": one.memory_bytes, "cpu_s": one.cpu_s, "restarts": self.restarts}
+        return {
+            "pid": one.pid,
+            "address": self.address,
+            "memory_bytes": one.memory_bytes,
+            "cpu_s": one.cpu_s,
+            "restarts": self.restarts,
+        }
 
     def up(self) -> None:
         """Let it serve clients; returns when it does.

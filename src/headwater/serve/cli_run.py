@@ -166,7 +166,12 @@ def feed(
         str, typer.Argument(metavar="GENERATOR", help="A records.py, or the folder of an example that has one.")
     ],
     state: Annotated[
-        str | None, typer.Option(metavar="DIR", help="The --state of a 'headwater run' that is going on.")
+        str | None,
+        typer.Option(
+            metavar="DIR",
+            help="The --state of a 'headwater run' or 'headwater up' that is going on; without it, and without "
+            "--broker, that of the control plane (HEADWATER_STATE).",
+        ),
     ] = None,
     broker: Brokers = None,
     wait: Annotated[
@@ -198,6 +203,7 @@ def feed(
     headwater feed examples/readings --state /tmp/readings --rate 50/s --for 30s
     """
     from headwater.serve import arguments
+    from headwater.serve.client import state_folder
     from headwater.serve.feed import feed as work
     from headwater.serve.feed import running_brokers
     from headwater.serve.output import Output
@@ -206,7 +212,8 @@ def feed(
     seconds = None if duration is None else arguments.quantity("--for", duration, "time")
     named = arguments.addresses("--broker", broker or [])
     wait_s = 0.0 if wait is None else arguments.quantity("--wait", wait, "time")
-    brokers = running_brokers(state, named, site or [], wait_s)
+    found = state if state is not None or named else str(state_folder(None))
+    brokers = running_brokers(found, named, site or [], wait_s)
     own = arguments.settings("--set", settings or [])
     raise typer.Exit(work(generator, brokers, rate_rps, seconds, count, seed, close, Output(json), own, start))
 

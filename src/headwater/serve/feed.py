@@ -36,6 +36,7 @@ from headwater.bind.topics import client_settings, reason
 from headwater.errors import BindError, Mistake, SpecError
 from headwater.model.report import listed, quote
 from headwater.model.units import show
+from headwater.serve.fed import ready_plane
 from headwater.serve.output import Output
 from headwater.serve.progress import Teller, note
 from headwater.serve.render import simple_table
@@ -208,7 +209,7 @@ def running_brokers(
     """Return which brokers to feed, by site.
 
     Args:
-        state: the state folder of a run that is going on; None: only the brokers named are known.
+        state: the state folder of a run that is going on, or of a control plane; None: only those named are known.
         named: addresses by site, on top of those of the run.
         sites: feed only these; none: those named, or else those where the run's sources stand.
         wait_s: how long to wait for the run to be ready.
@@ -220,7 +221,7 @@ def running_brokers(
     if state is not None:
         ready = _ready(state, wait_s)
         if ready is None:
-            text = "no run is ready with this state folder; start 'headwater run' with it and wait until it is ready"
+            text = "nothing is ready with this state folder; start 'headwater run' or 'headwater up' with it and wait"
             raise _wrong("HW1705", text, state)
         if "testbed" in ready:
             go_where_it_is(ready["testbed"])
@@ -252,12 +253,14 @@ def sent_records(
 
 
 def _ready(state: str, wait_s: float) -> Any:
-    """Return what a run says of itself once it is ready, or None if it is not in time."""
+    """Return what a run or a control plane says of itself once it is ready, or None if it is not in time."""
     end_s = time.monotonic() + wait_s
     with Teller("waiting for the run"):
         while True:
             with contextlib.suppress(OSError, ValueError), open(os.path.join(state, "ready.json"), "rb") as opened:
                 return json.load(opened)
+            with contextlib.suppress(OSError, ValueError):
+                return ready_plane(state)
             if time.monotonic() >= end_s:
                 return None
             time.sleep(READY_PAUSE_S)

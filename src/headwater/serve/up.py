@@ -22,7 +22,6 @@ from typing import Any
 
 import psutil
 
-from headwater.bind.box import Box
 from headwater.bind.java import Child
 from headwater.bind.keyring import write_private
 from headwater.errors import BindError, HeadwaterError
@@ -62,8 +61,8 @@ def up(options: Up) -> int:
     if way:
         become(way)
     refusal = f"HW4604 another 'headwater up' uses the state folder '{state}'. 'headwater down' ends it."
-    with alone(state, "up.lock", refusal), until_told() as stop, _bed(options, state, sites) as boxes:
-        whole = _Whole(state, options, [one.name for one in sites.sites if one.slots > 0], boxes)
+    with alone(state, "up.lock", refusal), until_told() as stop, _bed(options, state, sites) as bed:
+        whole = _Whole(state, options, [one.name for one in sites.sites if one.slots > 0], bed)
         try:
             with Teller("starting") as teller:
                 found = whole.start(stop, teller)
@@ -167,10 +166,11 @@ class _Kept:
 class _Whole:
     """Controller and agents of one state folder."""
 
-    def __init__(self, state: Path, options: Up, sites: list[str], boxes: Mapping[str, Box]) -> None:
+    def __init__(self, state: Path, options: Up, sites: list[str], bed: Bed | None) -> None:
         self._state = state
         self._sites = sites
-        self._boxes = boxes
+        self._boxes = {} if bed is None else {site: bed.box(site) for site in sites}
+        self._testbed = None if bed is None else bed.name
         words = ["serve", "--state", str(state), "--port", str(options.port)]
         logs = state / "logs"
         logs.mkdir(parents=True, exist_ok=True)
@@ -189,9 +189,9 @@ class _Whole:
                 with Client(place) as client:
                     self._meet(client, place.url)
                     told = client.get("/sites")["sites"]
-                    reached = {one["name"]: one["broker"] for one in told if one["is_reached"]}
-                if set(self._sites) <= reached.keys():
-                    return up_object(place.url, {site: reached[site] for site in self._sites})
+                    reached = {one["name"]: self._address(one) for one in told if one["is_reached"]}
+                if all(reached.get(site) for site in self._sites):
+                    return up_object(place.url, {site: reached[site] for site in self._sites}, self._testbed)
             teller.say(f"{len(reached)} of {len(self._sites)} sites answer", None)
             failing = [one for one in (self._controller, *self._agents.values()) if one.is_failing]
             if failing or time.monotonic() > end_s:
@@ -199,6 +199,12 @@ class _Whole:
                 why = "dies again and again" if failing else "do not answer"
                 raise BindError(f"HW4605 {what} {why}; look into the logs in '{self._logs}'.")
         return None
+
+    def _address(self, site: Mapping[str, Any]) -> str:
+        """Return where commands on this machine reach a site's broker: not by its links; '' until that is known."""
+        if not self._boxes:
+            return str(site["broker"])
+        return str(site["told"].get("broker", {}).get("address", ""))
 
     def keep(self, stop: threading.Event) -> None:
         """Start again what dies, until told to end."""
@@ -251,16 +257,16 @@ def _detached(options: Up, state: Path) -> int:
 
 
 @contextlib.contextmanager
-def _bed(options: Up, state: Path, sites: Any) -> Iterator[Mapping[str, Box]]:
-    """Give what stands for each site, if links and machines are emulated."""
+def _bed(options: Up, state: Path, sites: Any) -> Iterator[Bed | None]:
+    """Give a testbed, if links and machines are emulated, and remove it afterwards."""
     if not options.is_emulated:
-        yield {}
+        yield None
         return
     bed = Bed(f"up{os.getpid()}", sites)
     try:
         with Teller("testbed") as teller:
             bed.up(lambda text: teller.say(text, None))
-        yield {one.name: bed.box(one.name) for one in sites.sites}
+        yield bed
     finally:
         end_all(state)  # nothing may be left in there when it goes
         bed.down()
