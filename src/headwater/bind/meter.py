@@ -16,13 +16,14 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from headwater.bind.session import java_class
+from headwater.bind.session import java_class, java_strings
 
 __all__ = ["Meter", "Reading", "source_hash"]
 
 _READ = "kafka.consumer:type=consumer-fetch-manager-metrics,client-id=*,topic=*,partition=*"
 _SENT = "kafka.producer:type=producer-metrics,client-id=*"
 MOST_SOURCES = 64  # of one query
+_VALUE = re.compile(r"([\w-]+) = ([^,\]]+)")  # as Java writes lists of attributes
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,36 +54,43 @@ def _units(path: str) -> list[int]:
 
 
 class Meter:
-    """Reads the beans of this runner's JVM."""
+    """Reads the beans of this runner's JVM.
+
+    Each word with the JVM costs a fraction of a millisecond, and there are many queries: names come all in one
+    text, and so do the values of one client.
+    """
 
     def __init__(self, spark: SparkSession) -> None:
         """Take the session whose JVM is read."""
         self._name = java_class(spark, "javax.management.ObjectName")
         self._beans: Any = java_class(spark, "java.lang.management.ManagementFactory").getPlatformMBeanServer()
+        self._places = java_strings(spark, ("records-lead", "records-lag"))
+        self._counts = java_strings(spark, ("record-send-total", "buffer-total-bytes", "buffer-available-bytes"))
         self._totals: dict[str, tuple[float, float]] = {}  # per client: what was counted before it began anew; last
+        self._known: dict[str, Any] = {}  # by text: the JVM's own name of each bean that was there last time
+        self._hashes: dict[Path, frozenset[int]] = {}  # by checkpoint: of its sources
 
     def read(self, queries: Mapping[str, Path]) -> Mapping[str, Reading]:
         """Return the readings of queries, by the name of their producers' clients; values are checkpoints."""
-        whose = {
-            source_hash(f"file:{checkpoint}/sources/{i}"): name
-            for name, checkpoint in queries.items()
-            for i in range(MOST_SOURCES)
-        }
+        self._hashes = {one: self._hashes.get(one) or _hashes(one) for one in queries.values()}
+        whose = {number: name for name, checkpoint in queries.items() for number in self._hashes[checkpoint]}
         given = dict.fromkeys(queries, 0.0)
         waiting = dict.fromkeys(queries, 0.0)
         places: dict[tuple[str, str, str], tuple[float, float]] = {}  # of the client that has come furthest
-        for client, bean in self._found(_READ):
-            name = whose.get(_hash_in(client))
+        for bean in self._found(_READ):
+            name = whose.get(_hash_in(_key(bean, "client-id")))
             if name is not None:
-                place = (name, str(bean.getKeyProperty("topic")), str(bean.getKeyProperty("partition")))
-                found = (self._value(bean, "records-lead"), self._value(bean, "records-lag"))
+                place = (name, _key(bean, "topic"), _key(bean, "partition"))
+                values = self._values(bean, self._places)
+                found = (values.get("records-lead", 0.0), values.get("records-lag", 0.0))
                 places[place] = max(places.get(place, (0.0, 0.0)), found)
-        for client, bean in self._found(_SENT):
+        for bean in self._found(_SENT):
+            client = _key(bean, "client-id")
             name = client.rpartition(".")[0]
             if name in given:
-                given[name] += self._grown(client, self._value(bean, "record-send-total"))
-                total = self._value(bean, "buffer-total-bytes")
-                waiting[name] += total - self._value(bean, "buffer-available-bytes")
+                values = self._values(bean, self._counts)
+                given[name] += self._grown(client, values.get("record-send-total", 0.0))
+                waiting[name] += _waiting(values)
         read = {name: [found for place, found in places.items() if place[0] == name] for name in queries}
         return {
             name: Reading(
@@ -94,6 +102,11 @@ class Meter:
             for name in queries
         }
 
+    def waiting_bytes(self, client: str) -> int:
+        """Return what one query has written and its broker has not taken yet."""
+        beans = (bean for bean in self._found(_SENT) if _key(bean, "client-id").rpartition(".")[0] == client)
+        return int(sum(_waiting(self._values(bean, self._counts)) for bean in beans))
+
     def _grown(self, client: str, value: float) -> float:
         before, last = self._totals.get(client, (0.0, 0.0))
         if value < last:  # the client was made anew under the same name
@@ -101,16 +114,43 @@ class Meter:
         self._totals[client] = (before, value)
         return before + value
 
-    def _found(self, pattern: str) -> list[tuple[str, Any]]:
-        names = self._beans.queryNames(self._name(pattern), None)
-        return [(str(name.getKeyProperty("client-id")).strip('"'), name) for name in names]
+    def _found(self, pattern: str) -> list[str]:
+        """Return the beans of a pattern, as texts."""
+        text = str(self._beans.queryNames(self._name(pattern), None).toString())
+        names = text.strip("[]").split(", ") if len(text) > 2 else []
+        kind = pattern.partition(",")[0]
+        kept = {name: bean for name, bean in self._known.items() if not name.startswith(kind)}
+        self._known = {**kept, **{name: self._known.get(name) for name in names}}
+        return names
 
-    def _value(self, bean: Any, attribute: str) -> float:
+    def _values(self, bean: str, attributes: Any) -> dict[str, float]:
+        """Return the values of a bean that are numbers; none, if it is gone meanwhile."""
         try:
-            value = float(self._beans.getAttribute(bean, attribute))
+            if self._known.get(bean) is None:
+                self._known[bean] = self._name(bean)
+            text = str(self._beans.getAttributes(self._known[bean], attributes).toString())
+            found = {name: float(value) for name, value in _VALUE.findall(text)}
         except Exception:  # noqa: BLE001  # a bean may be gone between the list and the reading
-            return 0.0
-        return 0.0 if math.isnan(value) else value
+            return {}
+        return {name: value for name, value in found.items() if not math.isnan(value)}
+
+
+def _hashes(checkpoint: Path) -> frozenset[int]:
+    return frozenset(source_hash(f"file:{checkpoint}/sources/{number}") for number in range(MOST_SOURCES))
+
+
+def _waiting(values: Mapping[str, float]) -> float:
+    return values.get("buffer-total-bytes", 0.0) - values.get("buffer-available-bytes", 0.0)
+
+
+def _key(bean: str, key: str) -> str:
+    """Return what a bean's name says of a key.
+
+    >>> _key('kafka.producer:type=producer-metrics,client-id="hw-pi-hot.1"', "client-id")
+    'hw-pi-hot.1'
+    """
+    found = re.search(rf'[:,]{key}=("[^"]*"|[^,]*)', bean)
+    return found[1].strip('"') if found else ""
 
 
 def _hash_in(client: str) -> int:

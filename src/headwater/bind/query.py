@@ -17,6 +17,7 @@ from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -278,6 +279,12 @@ class Query:
             return False
         has_begun = any((self.checkpoint / "commits").glob("[0-9]*"))
         return has_begun or bool(spark.sparkContext.statusTracker().getJobIdsForGroup(str(self.running.runId)))
+
+    def progress_since(self, batch: int) -> StreamingQueryProgress | None:
+        """Return what it said last, if that was about a later batch: to read all of it costs milliseconds."""
+        assert self.running is not None
+        told = self.running._jsq.lastProgress()
+        return self.running.lastProgress if told is not None and told.batchId() > batch else None
 
     def note(self, text: str) -> None:
         """Keep what the user should know of it."""

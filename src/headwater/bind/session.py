@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 from headwater.model.project import LaneName
 
-__all__ = ["is_alive", "java_class", "lane_settings", "start_session"]
+__all__ = ["is_alive", "java_class", "java_strings", "lane_settings", "start_session"]
 
 _STREAMING = "spark.sql.streaming"
 _DEFAULTS = {  # the project may say otherwise
@@ -137,6 +137,15 @@ def start_session(
     for logger in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         PySparkLogger.getLogger(logger).setLevel(logging.CRITICAL + 1)  # what is raised is told by whoever catches it
     return spark
+
+
+def java_strings(spark: SparkSession, values: Sequence[str]) -> Any:
+    """Return an array of strings in the session's JVM."""
+    gateway: Any = spark.sparkContext._gateway
+    found = gateway.new_array(gateway.jvm.String, len(values))
+    for number, value in enumerate(values):
+        found[number] = value
+    return found
 
 
 def java_class(spark: SparkSession, name: str) -> Any:

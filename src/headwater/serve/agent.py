@@ -32,6 +32,7 @@ from headwater.serve.line import Away, Declined, Line
 __all__ = ["AgentLoop", "instance"]
 
 BEAT_S = 1.0  # between two reports, and between two looks at the jobs
+HASTE_S = 0.25  # between two reports while a job is starting: somebody waits for it
 POLL_S = 2.0  # a poll is a sign of life too, also while a report takes long: shorter than a site may be silent
 MOST_AT_ONCE = 32
 TRIES = 3  # to move a checkpoint
@@ -118,6 +119,7 @@ class AgentLoop:
         self._kick = threading.Event()  # a report is due
         self._asked: queue.SimpleQueue[tuple[_Session, int]] = queue.SimpleQueue()  # orders to report
         self._troubles: set[str] = set()
+        self._is_starting = False  # whether some job was starting when it was looked last
 
     def run(self, stop: threading.Event) -> None:
         """Live until stopped; jobs go on afterwards."""
@@ -293,7 +295,7 @@ class AgentLoop:
 
     def _report_always(self) -> None:
         while not self._stop.is_set():
-            self._kick.wait(BEAT_S)
+            self._kick.wait(HASTE_S if self._is_starting else BEAT_S)
             self._kick.clear()
             asked: list[tuple[_Session, int]] = []
             with suppress(queue.Empty):
@@ -331,7 +333,9 @@ class AgentLoop:
         """Return the jobs in hand and then what is held; in that order, or one could be in neither."""
         with self._lock:
             busy = sorted(self._busy)
-        return busy, [held_object(one) for one in self._agent.held()]
+        held = self._agent.held()
+        self._is_starting = any(one.state == "starting" for one in held)
+        return busy, [held_object(one) for one in held]
 
     # The jobs.
 

@@ -20,7 +20,7 @@ from headwater.bind.query import Ground, Query
 from headwater.bind.seat import sources_of
 from headwater.bind.sources import channel_rows, counted, records_of, union
 from headwater.model.keep import from_json
-from headwater.model.project import Definition, Project
+from headwater.model.project import Definition, Project, Trait
 from headwater.plan.deploy import FAN_OUT, Part, Step, part_from
 from headwater.plan.lanes import choose
 
@@ -59,6 +59,7 @@ class Fragments:
         self._spark: Any = None
         self._loaded: Loaded | None = None
         self._entries: dict[tuple[str, str], Entry] = {}
+        self._kinds: dict[tuple[str, str, int], tuple[str, frozenset[Trait]]] = {}
 
     def use(self, spark: Any) -> None:
         """Take the session, and load the project if there is one."""
@@ -128,14 +129,15 @@ class Fragments:
             return counted(entry.rows(union(taken)), name)
 
         frame = rows(None)
+        schema_json, traits = self._kind(str(job["code"]), str(job["entry"]), len(sources), frame)
         definition = Definition(
             name,
             "sink",
             (),
-            frame.schema.json(),
+            schema_json,
             "",
             0,
-            traits_of(frame),
+            traits,
             "kafka",
             (("kafka.bootstrap.servers", address), ("topic", str(topic))),
         )
@@ -159,7 +161,15 @@ class Fragments:
             0.0,
             not FAN_OUT.isdisjoint(definition.traits),
         )
-        return Made(Query(part, ground, definition, rows), lambda _, wanted: rows(wanted))
+        query = Query(part, ground, definition, lambda wanted: frame if wanted is None else rows(wanted))
+        return Made(query, lambda _, wanted: rows(wanted))
+
+    def _kind(self, code: str, entry: str, sources: int, frame: Any) -> tuple[str, frozenset[Trait]]:
+        """Return schema and traits of a job's rows; which topics it reads makes no difference to them."""
+        key = (code, entry, sources)
+        if key not in self._kinds:
+            self._kinds[key] = (frame.schema.json(), traits_of(frame))
+        return self._kinds[key]
 
     def _entry(self, code: str, entry: str) -> Entry:
         """Return a function of uploaded code; the same code is loaded once."""

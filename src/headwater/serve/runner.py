@@ -33,7 +33,8 @@ from headwater.serve.fragments import Fragments
 
 __all__ = ["Runner", "main"]
 
-LOOK_S = 0.25  # between two looks at the queries
+LOOK_S = 0.1  # between two looks at the queries that are starting or are to be started again
+CHECK_S = 0.5  # between two looks at one that runs: each is a word with the JVM
 COUNT_S = 2.0  # between two looks at what a query counted
 PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0)  # before a query is started again; the last one from then on
 MOST_UNFOUND = 5  # failures on a record that cannot be found again, before the part stops
@@ -59,6 +60,7 @@ class _Held:
     failures: int = 0
     again_s: float = 0.0  # when to start again
     begun_s: float = 0.0
+    check_s: float = 0.0  # when to look whether it still runs
     count_s: float = 0.0  # when to look at its counts again
     counts: dict[str, int] = field(default_factory=dict)  # by operator, of committed batches
     batch: int = -1
@@ -194,8 +196,9 @@ class Runner:
         if held.state == "starting" and query.is_taking(self.spark):
             held.state, held.pause_s = "running", time.monotonic() - held.begun_s
         running = query.running
-        if running is None or held.state not in {"starting", "running"}:
+        if running is None or held.state not in {"starting", "running"} or time.monotonic() < held.check_s:
             return
+        held.check_s = time.monotonic() + (CHECK_S if held.state == "running" else 0.0)
         if not running.isActive:
             error = running.exception()
             if error is not None and query.refuses(error):
@@ -206,8 +209,8 @@ class Runner:
         if time.monotonic() < held.count_s:
             return
         held.count_s = time.monotonic() + COUNT_S
-        progress = running.lastProgress
-        if progress is not None and progress.batchId > held.batch:
+        progress = query.progress_since(held.batch)
+        if progress is not None:
             held.batch = progress.batchId
             for name, row in progress.observedMetrics.items():
                 held.counts[name] = held.counts.get(name, 0) + int(row["rows"])
@@ -278,7 +281,7 @@ class Runner:
         query.stop()
         held.state = "stopped"
         end_s = time.monotonic() + FLUSH_S
-        while self._meter.read({query.client: query.checkpoint})[query.client].waiting_bytes > 0:
+        while self._meter.waiting_bytes(query.client) > 0:
             if time.monotonic() > end_s:
                 raise BindError(
                     f"HW4622 what '{query.part.id}' wrote last is not taken by its broker within {FLUSH_S:g} s; it is "
