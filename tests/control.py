@@ -194,13 +194,27 @@ class Control:
             self.process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(120.0)
-        for one in psutil.process_iter():
-            with contextlib.suppress(psutil.Error, OSError):
-                if any(str(self.state) in word for word in one.cmdline()):
-                    one.kill()
+        kill_of(self.state)
         if self.process is not None:
             self.process.kill()
             self.process.wait(30.0)
+
+
+def kill_of(folder: Path) -> None:
+    """Kill all processes that were started with something in a folder."""
+    for one in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if any(str(folder) in word for word in one.cmdline()):
+                one.kill()
+
+
+@contextlib.contextmanager
+def ending_all(folder: Path) -> Iterator[None]:
+    """Leave nothing running of what a test started in a folder, however it ends."""
+    try:
+        yield
+    finally:
+        kill_of(folder)
 
 
 class Feed:

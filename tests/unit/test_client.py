@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import socket
 import ssl
 import threading
@@ -211,6 +213,14 @@ def test_the_authority_of_the_state_folder_is_taken_by_itself(secure, state: Pat
     state.mkdir()
     (state / "ca.pem").write_bytes(made.ca.read_bytes())
     assert asked(find(url)) == {}
+
+
+def test_the_authority_that_a_controller_names_beside_its_address_is_taken_by_itself(secure, state: Path) -> None:
+    url, made = secure
+    state.mkdir(exist_ok=True)
+    (state / "controller.json").write_text(json.dumps({"url": url, "pid": os.getpid(), "ca": str(made.ca)}), "utf-8")
+    (state / "operator.token").write_text(TOKEN, "utf-8")
+    assert asked(find()) == {}
 
 
 def test_plain_words_to_a_controller_with_tls_are_explained(secure) -> None:

@@ -75,7 +75,7 @@ def run_agent(options: control_options.Agent) -> int:
             folder / "runners.keyring.json",
         )
         engine = SparkEngine(ground, say)
-        keys = Keys(folder / "keyring.json", folder / "runners.keyring.json", options.ca, engine.owner)
+        keys = Keys(folder / "keyring.json", folder / "runners.keyring.json", _authority(options, folder), engine.owner)
         if access is not None:
             keys.add({broker.address: access.password, broker.address_between: access.password})
         agent = Agent(options.site, engine, broker, FileShelf(folder / "shelf", say))
@@ -166,7 +166,23 @@ def _access(options: control_options.Agent, folder: Path) -> Access | None:
     file = folder / "broker.password"
     if not file.exists():
         keyring.write_private(file, secrets.token_hex(32).encode())
-    return Access(keyring.USER, file.read_text("ascii"), options.cert, options.key, options.ca)
+    cert, key, ca = (one.absolute() for one in (options.cert, options.key, options.ca))
+    return Access(keyring.USER, file.read_text("ascii"), cert, key, ca)
+
+
+def _authority(options: control_options.Agent, folder: Path) -> Path | None:
+    """Return the certificate of the authority where runners, who may be another user, find and read it."""
+    if options.ca is None:
+        return None
+    kept = folder / "authority.pem"
+    try:
+        kept.write_bytes(options.ca.read_bytes())
+    except OSError as error:
+        raise SpecError(
+            Mistake("HW1323", f"the certificate of the authority cannot be read: {error}. --ca names it.")
+        ) from None
+    kept.chmod(0o644)
+    return kept
 
 
 def _box() -> Box:

@@ -82,9 +82,15 @@ def find(controller: str | None = None, state: str | None = None) -> Place:
     url = _checked(named or str((told or {}).get("url", "")))
     is_own = state is not None or _is_loopback(url) or url == str((told or {}).get("url", "")).rstrip("/")
     token, token_from = _token(folder if is_own else None, url)
-    ca = os.environ.get(CA)
-    own_ca = folder / CA_FILE
-    return Place(url, token, token_from, Path(ca) if ca else own_ca if own_ca.is_file() else None)
+    return Place(url, token, token_from, _authority(folder, told if is_own else None))
+
+
+def _authority(folder: Path, told: Object | None) -> Path | None:
+    """Return the certificate of whoever vouches for the controller: as it was named, or as the controller says."""
+    named = os.environ.get(CA) or (told or {}).get("ca")
+    if named:
+        return Path(named)
+    return folder / CA_FILE if (folder / CA_FILE).is_file() else None
 
 
 class Client:
