@@ -31,7 +31,7 @@ from headwater.pack.loads import Floats, Ints, Loads
 from headwater.pack.price import MOST_IN_SET, price
 from headwater.pack.result import Limits
 
-__all__ = ["Pool", "Relaxed", "relax", "whole_cost"]
+__all__ = ["WORTH", "Pool", "Relaxed", "relax", "whole_cost"]
 
 STEPS = 30_000_000  # of one search for columns
 ROUNDS = 400  # searches for columns in all
@@ -62,8 +62,17 @@ class Pool:
         self.known.add((column, kind))
         self.sets.append(column)
         self.kinds.append(kind)
-        self.costs.append(_cost(self.loads, column, kind))
+        self.costs.append(self.cost(column, kind))
         return True
+
+    def cost(self, column: Sequence[int], kind: int) -> float:
+        """Return what a machine of a kind costs with these operators."""
+        loads = self.loads
+        cost = float(loads.prices[kind])
+        if not loads.is_hard:
+            total = loads.vectors[list(column)].sum(axis=0)
+            cost += loads.overload_price * float(above_of(total, float(loads.capacities[kind]), loads.is_wave))
+        return cost
 
     def add_packing(self, where: Ints) -> None:
         """Add what each machine of a packing holds."""
@@ -78,6 +87,8 @@ class Relaxed:
 
     bound: float  # proven, not rounded up
     value: float  # of the programme over the columns so far
+    values: Floats  # operator -> price, of the programme or of the best bound
+    fees: Floats  # kind -> price of using one more where they are used up
     shares: Floats  # column -> how often it is used
     chosen: tuple[int, ...]  # columns of the pool that the shares are of
     is_whole: bool  # no column is missing
@@ -95,11 +106,11 @@ def whole_cost(loads: Loads, bound: float) -> float:
     return float(np.ceil(bound / unit - 1e-6) * unit)
 
 
-def relax(pool: Pool, operators: Ints, counts: Ints, limits: Limits, rounds: int = ROUNDS, enough: float = np.inf,
-          pull: float = PULL) -> Relaxed:  # fmt: skip
+def relax(pool: Pool, operators: Ints, counts: Ints, limits: Limits, rounds: int = ROUNDS,
+          enough: float | None = np.inf, pull: float = PULL) -> Relaxed:  # fmt: skip
     """Return the programme for some operators and machines, with columns added to the pool until none is missing.
 
-    `enough` is a bound at which it may stop.
+    `enough` is a bound at which it may stop, as it may where a better one would round up to the same; None: never.
     """
     loads = pool.loads
     bound, most_bound = 0.0, 0.0
@@ -120,8 +131,8 @@ def relax(pool: Pool, operators: Ints, counts: Ints, limits: Limits, rounds: int
             if reached > most_bound:
                 most_bound, center = reached, asked
         if not fresh and pull == 0.0:
-            return Relaxed(bound, value, shares, tuple(keep), most is not None, False)
-        if whole_cost(loads, bound) >= min(enough, whole_cost(loads, value - 1e-9)):
+            return Relaxed(bound, value, asked, fees, shares, tuple(keep), most is not None, False)
+        if enough is not None and whole_cost(loads, bound) >= min(enough, whole_cost(loads, value - 1e-9)):
             break
         is_cut = limits.remaining_s() <= 0.0
         if is_cut:
@@ -135,15 +146,7 @@ def relax(pool: Pool, operators: Ints, counts: Ints, limits: Limits, rounds: int
         pull = first_pull if max(gains) > WORTH else (0.0 if pull < 0.2 else pull / 2.0)
         keep = _kept(pool, keep, operators, worth, shares) + fresh
         shares, values, fees, value = _master(pool, keep, operators, counts)
-    return Relaxed(bound, value, shares, tuple(keep), False, is_cut)
-
-
-def _cost(loads: Loads, column: Sequence[int], kind: int) -> float:
-    cost = float(loads.prices[kind])
-    if not loads.is_hard:
-        total = loads.vectors[list(column)].sum(axis=0)
-        cost += loads.overload_price * float(above_of(total, float(loads.capacities[kind]), loads.is_wave))
-    return cost
+    return Relaxed(bound, value, values, fees, shares, tuple(keep), False, is_cut)
 
 
 def _columns_of(pool: Pool, operators: Ints) -> list[int]:
@@ -215,7 +218,7 @@ def _priced(pool: Pool, operators: Ints, values: Floats, fees: Floats, counts: I
         steps = np.array([STEPS // max(1, vectors.shape[1] // 8)], np.int64)
         top = price(
             vectors, loads.is_wave, np.ascontiguousarray(values[order]), np.ascontiguousarray(means[order]),
-            float(loads.capacities[kind]), loads.overload_price, least, sets, sizes, worths, steps,
+            float(loads.capacities[kind]), loads.overload_price, least, sets, sizes, worths, steps, False,
         )  # fmt: skip
         is_proven = is_proven and bool(np.isfinite(top) or top == -np.inf)
         most[kind] = max(top, least)

@@ -14,7 +14,7 @@ from headwater.pack.columns import Pool, Relaxed, relax, whole_cost
 from headwater.pack.loads import Ints
 from headwater.pack.result import Limits
 
-__all__ = ["dive"]
+__all__ = ["dive", "placed"]
 
 SURE = 0.8  # a column used this much is taken at once
 ROUNDS = 6  # searches for columns after each step
@@ -58,10 +58,10 @@ def dive(pool: Pool, start: Relaxed, wanted: float, rng: np.random.Generator, no
         relaxed = relax(pool, operators, counts, limits, ROUNDS, pull=0.0)
         if cost + whole_cost(loads, relaxed.bound) > wanted + 1e-9:
             return None
-    return _where(pool, taken) if cost <= wanted + 1e-9 else None
+    return placed(pool, taken) if cost <= wanted + 1e-9 else None
 
 
-def _where(pool: Pool, taken: list[tuple[tuple[int, ...], int]]) -> Ints:
+def placed(pool: Pool, taken: list[tuple[tuple[int, ...], int]]) -> Ints:
     """Return the machine of each operator."""
     loads = pool.loads
     where = np.full(len(loads.names), -1, np.int64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from headwater.errors import Mistake, SpecError
+from headwater.pack.close import close
 from headwater.pack.columns import Pool, Relaxed, relax, whole_cost
 from headwater.pack.dive import dive
 from headwater.pack.large import filled
@@ -16,6 +17,7 @@ from headwater.pack.simple import fitted
 __all__ = ["LARGE", "auto", "exact", "proven"]
 
 LARGE = 300  # operators above which the workload is taken apart
+REST = 150  # operators of a large workload that are packed by columns, last
 MOST_EXACT = 2_000  # operators that `exact` takes
 DIVES = 6
 NOISE = 0.3  # by how much later dives see shares differently
@@ -37,7 +39,7 @@ def exact(loads: Loads, seed: int, limits: Limits) -> Found:
 def auto(loads: Loads, seed: int, limits: Limits) -> Found:
     """Return a good packing and how good one can be at most; large workloads are taken apart."""
     if len(loads.names) > LARGE and loads.is_hard:
-        return filled(loads, seed, limits, lambda part, inner: proven(part, _fits(part), seed, inner), LARGE)
+        return filled(loads, seed, limits, lambda part, inner: proven(part, _fits(part), seed, inner), REST)
     return proven(loads, _fits(loads), seed, limits)
 
 
@@ -76,6 +78,17 @@ def proven(loads: Loads, start: Ints | None, seed: int, limits: Limits) -> Found
         if cost_of(loads, better) < cost:
             best, cost = better, cost_of(loads, better)
             because.append(f"{_cost_note(loads, cost)} found by annealing")
+    if not is_reached(cost, bound) and not is_cut and np.isfinite(cost):
+        limits.say("asking whether anything better is left", None)
+        relaxed = relax(pool, np.arange(len(loads.names)), loads.counts, limits, enough=None)
+        is_cut = relaxed.cut_short
+        better, is_decided = close(pool, relaxed, cost) if relaxed.is_whole else (None, False)
+        if better is not None and cost_of(loads, better) < cost:
+            best, cost = better, cost_of(loads, better)
+            because.append(f"{_cost_note(loads, cost)} found by an integer programme over all columns that matter")
+        if is_decided:
+            bound = cost
+            because.append("all columns that something better could use were looked at: there is nothing better")
     if best is start and best is not None:
         because.append(f"{_cost_note(loads, cost)} found by best fit")
     return Found(best, min(bound, cost), is_cut, tuple(because))

@@ -88,13 +88,15 @@ def fullest(load, is_wave, probes):
     return best
 
 
-@njit(f"float64({N2}, boolean, {N1}, {N1}, float64, float64, float64, {L2}, {L1}, {N1}, {L1})", cache=True)
-def price(vectors, is_wave, values, means, capacity, fine, least, sets, sizes, worths, steps):
+@njit(f"float64({N2}, boolean, {N1}, {N1}, float64, float64, float64, {L2}, {L1}, {N1}, {L1}, boolean)",
+      cache=True)
+def price(vectors, is_wave, values, means, capacity, fine, least, sets, sizes, worths, steps, every):
     """Find for each first operator the best set worth more than `least`; return the most that any set is worth.
 
     Operators come sorted by falling value over mean load. Row i of `sets` takes the best set whose first operator
     is i, `sizes` how many it has (0: none above `least`), `worths` what it is worth. `steps[0]` is how many steps
     may be made, and what is left of them after; when none is left the answer is infinite, for nothing is proven.
+    With `every`, all sets worth more than `least` are taken, row by row; infinite also when the rows run out.
     """
     count, width = vectors.shape
     most = -np.inf
@@ -111,10 +113,11 @@ def price(vectors, is_wave, values, means, capacity, fine, least, sets, sizes, w
     at = np.zeros(MOST_IN_SET + 1, np.int64)  # by depth: the probe at which the machine is fullest
     space = np.zeros(MOST_IN_SET + 1)  # by depth: what is left of the capacity there
     left = steps[0]
+    sizes[:] = 0
+    rows = 0
     for root in range(count):
-        sizes[root] = 0
         best = least
-        if most > least:  # only sets that come near the best one are wanted
+        if most > least and not every:  # only sets that come near the best one are wanted
             best = least + SELECTIVE * (most - least)
         if reach(root, capacity, values, means, fine) <= best + TINY:
             continue
@@ -163,11 +166,20 @@ def price(vectors, is_wave, values, means, capacity, fine, least, sets, sizes, w
                     continue
                 net -= fine * above_of(load[depth + 1], capacity, is_wave)
             if net > best:
-                best = net
-                sizes[root] = depth + 1
-                worths[root] = net
+                row = root
+                if every:
+                    if rows == sizes.size:
+                        steps[0] = left
+                        return np.inf
+                    row = rows
+                    rows += 1
+                    most = max(most, net)
+                else:
+                    best = net
+                sizes[row] = depth + 1
+                worths[row] = net
                 for k in range(depth + 1):
-                    sets[root, k] = chosen[k]
+                    sets[row, k] = chosen[k]
             depth += 1
             value[depth] = gross
             mean[depth] = mean[depth - 1] + means[item]
@@ -180,7 +192,7 @@ def price(vectors, is_wave, values, means, capacity, fine, least, sets, sizes, w
                 )
             else:
                 space[depth] = capacity - load[depth, np.int64(probes[s])]
-        if sizes[root] > 0 and best > most:
+        if not every and sizes[root] > 0 and best > most:
             most = best
     steps[0] = left
     return most

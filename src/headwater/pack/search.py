@@ -15,7 +15,7 @@ from headwater.pack.simple import fitted
 __all__ = ["PENALTY", "anneal", "cost_of", "ga", "ga_with", "shaken"]
 
 POPULATION, GENERATIONS, MATING, MUTATION, ELITE = 100, 1000, 0.3, 0.2, 3  # as paper 004 gives them
-PENALTY = 6.0  # machines that a peak of twice the capacity is counted as; paper 004 does not give its own
+PENALTY = 4.0  # machines that a peak of twice the capacity is counted as; paper 004 does not give its own
 STEPS = 3_000_000  # of annealing, for each number of machines
 TRIES = 3  # for each number of machines, each with other chance
 SLICE = 250_000  # steps between two looks at the fence
