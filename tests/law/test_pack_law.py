@@ -55,7 +55,7 @@ def each_way(items: Sequence[str], machines: Sequence[list[str]]) -> Iterator[li
 def reference_cost(workload: Workload, group: Sequence[str], times: int = 2400) -> float:
     """Return what the cheapest machine for some operators costs, from dense samples; infinite if none holds them."""
     at = np.arange(times) if _is_sampled(workload) else np.arange(times) * 40.0 / times
-    total = np.array([sum(workload.operators[name].at(float(t)) for name in group) for t in at])  # type: ignore[union-attr]
+    total = np.array([sum(load_at(workload.operators[name], float(t)) for name in group) for t in at])
     costs = []
     for kind in workload.kinds:
         above = np.maximum(0.0, total - kind.capacity)
@@ -64,6 +64,11 @@ def reference_cost(workload: Workload, group: Sequence[str], times: int = 2400) 
         elif float(total.max()) <= kind.capacity * (1 + 1e-9):
             costs.append(kind.price)
     return min(costs, default=math.inf)
+
+
+def load_at(signal: Signal, time: float) -> float:
+    assert isinstance(signal, (Sinusoid, Trace))
+    return signal.at(time)
 
 
 def _is_sampled(workload: Workload) -> bool:
@@ -163,7 +168,7 @@ def plainly(workload: Workload, assignment: Mapping[str, int]) -> dict[str | int
     shares, overloads = [], []
     for machine in set(assignment.values()):
         signals = [workload.operators[name] for name, where in assignment.items() if where == machine]
-        loads = [sum(signal.at(t) for signal in signals) for t in at]  # type: ignore[union-attr]
+        loads = [sum(load_at(signal, t) for signal in signals) for t in at]
         found[machine] = max(loads)
         shares.append(sum(min(load, capacity) / capacity for load in loads) / len(loads))
         if max(loads) > capacity:

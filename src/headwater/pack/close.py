@@ -33,7 +33,9 @@ def close(pool: Pool, relaxed: Relaxed, cost: float) -> Closed:
     operators = np.arange(len(loads.names))
     floor = float(relaxed.values.sum()) - float((relaxed.fees * loads.counts).sum())
     gap = better - floor + 1e-6 + 2.0 * WORTH * len(operators)  # prices may be wrong by WORTH for each machine
-    sets, kinds, costs = [], [], []
+    sets: list[tuple[int, ...]] = []
+    kinds: list[int] = []
+    costs: list[float] = []
     for kind in range(len(loads.counts)):
         least = float(loads.prices[kind] + relaxed.fees[kind]) - gap
         found = _every(pool, operators, relaxed.values, kind, least)

@@ -21,8 +21,8 @@ from headwater.pack.result import Limits
 
 __all__ = ["filled"]
 
-WINDOW = 160  # operators among which company is looked for
-STEPS = 60_000  # of one such search
+WINDOW = 400  # operators among which company is looked for
+STEPS = 300_000  # of one such search
 FULL = 0.9985  # of a capacity: no better company is looked for
 
 Pack = Callable[[Loads, Limits], Found]
