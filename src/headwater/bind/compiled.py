@@ -18,13 +18,14 @@ from pathlib import Path
 __all__ = ["cache_folder", "compile_all", "is_compiled", "use_cache"]
 
 DONE = "complete"
+ROOMS = ("model", "pack", "place")  # that hold kernels
 
 
 def cache_folder() -> Path:
     """Return the folder of the compiled kernels for these sources, versions and processor."""
     digest = hashlib.sha256()
     package = Path(__file__).parent.parent
-    for source in sorted((*package.glob("model/*.py"), *package.glob("place/*.py"))):
+    for source in sorted(path for room in ROOMS for path in package.glob(f"{room}/*.py")):
         text = source.read_bytes()
         if b"@njit" in text:
             digest.update(text)
@@ -79,7 +80,8 @@ def compile_all(say: Callable[[str], None]) -> None:
     if is_compiled():
         return
     say("compiling the search kernels (once, a minute or two)")
-    import headwater.place  # noqa: F401, PLC0415 - importing compiles
+    import headwater.pack  # noqa: PLC0415 - importing compiles
+    import headwater.place  # noqa: F401, PLC0415
 
     folder = os.environ.get("NUMBA_CACHE_DIR")
     if folder:

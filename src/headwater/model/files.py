@@ -1,8 +1,9 @@
 """What do the user's files say, and is it right?
 
-Makes the model from the text of a pipeline, sites or placement file, or names every mistake in it with
+Makes the model from the text of a pipeline, sites, placement or workload file, or names every mistake in it with
 file and line. Takes bytes and opens nothing. `model.text` reads YAML and JSON; the tables that say what
-a file may hold are in `model.sites_file` and `model.pipeline_file`; `model.write` goes the other way.
+a file may hold are in `model.sites_file`, `model.pipeline_file` and `model.workload_file`; `model.write`
+goes the other way.
 
     HW1000  more mistakes than are shown
     HW1001  not readable as YAML or JSON
@@ -34,12 +35,15 @@ from headwater.model.sites import Sites
 from headwater.model.sites_file import make_sites
 from headwater.model.text import parse
 from headwater.model.tree import line_of
+from headwater.model.workload import Workload
+from headwater.model.workload_file import Fetch, make_workload, no_files
 from headwater.model.write import write_pipeline, write_placement, write_sites
 
 __all__ = [
     "read_pipeline",
     "read_placement",
     "read_sites",
+    "read_workload",
     "write_pipeline",
     "write_placement",
     "write_sites",
@@ -86,6 +90,20 @@ def read_placement(
         SpecError: every mistake in it.
     """
     return _read(text, file, lambda report, root: _make_placement(report, root, pipeline, sites, also))
+
+
+def read_workload(text: bytes, file: str, fetch: Fetch = no_files) -> Workload:
+    """Return the workload of a workload file.
+
+    Args:
+        text: what the file holds, YAML or JSON.
+        file: its name, for messages; one that ends in .json must hold JSON.
+        fetch: gives the content of a file that a trace names, as it is named there, or raises SpecError.
+
+    Raises:
+        SpecError: every mistake in it.
+    """
+    return _read(text, file, lambda report, root: make_workload(report, root, fetch))
 
 
 def _read(text: bytes, file: str, make: Callable[[Report, Body], Model]) -> Model:
