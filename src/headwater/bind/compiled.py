@@ -18,7 +18,7 @@ from pathlib import Path
 __all__ = ["cache_folder", "compile_all", "is_compiled", "use_cache"]
 
 DONE = "complete"
-ROOMS = ("model", "pack", "place")  # that hold kernels
+ROOMS = ("model", "pack", "place", "sim")  # that hold kernels
 
 
 def cache_folder() -> Path:
@@ -81,7 +81,8 @@ def compile_all(say: Callable[[str], None]) -> None:
         return
     say("compiling the search kernels (once, a minute or two)")
     import headwater.pack  # noqa: PLC0415 - importing compiles
-    import headwater.place  # noqa: F401, PLC0415
+    import headwater.place  # noqa: PLC0415
+    import headwater.sim.advance  # noqa: F401, PLC0415
 
     folder = os.environ.get("NUMBA_CACHE_DIR")
     if folder:
