@@ -21,7 +21,8 @@ FEWEST = 8  # samples; fewer say nothing about what rises and falls
 EXPLAINED = 0.9  # of the variance: then it is a sinusoid
 STEADY = 1e-3  # standard deviation relative to the mean below which nothing rises or falls
 PERIOD_DIGITS = 4  # significant digits of a period: equal ones are found to be equal
-REFINEMENTS = 24  # halvings of the interval in which the frequency is searched
+GOLDEN_STEPS = 8  # that narrow the interval in which the number of waves is searched
+PARABOLAS = (0.02, 0.002)  # waves to both sides, through which the rest is found
 
 Floats = npt.NDArray[np.float64]
 
@@ -54,14 +55,23 @@ def _fitted(seen: Floats) -> list[Signal | None]:
     golden = (math.sqrt(5.0) - 1.0) / 2.0
     a, b = high - golden * (high - low), low + golden * (high - low)
     at_a, at_b = _left(seen, a), _left(seen, b)
-    for _ in range(REFINEMENTS):  # golden section, for all columns at once
+    for _ in range(GOLDEN_STEPS):  # golden section, for all columns at once
         is_a = at_a < at_b
         low, high = np.where(is_a, low, a), np.where(is_a, b, high)
         new = np.where(is_a, high - golden * (high - low), low + golden * (high - low))
         at_new = _left(seen, new)
         a, b = np.where(is_a, new, b), np.where(is_a, a, new)
         at_a, at_b = np.where(is_a, at_new, at_b), np.where(is_a, at_a, at_new)
-    period = _rounded(count / (0.5 * (low + high)))
+    waves = np.where(at_a < at_b, a, b)
+    at_waves = np.minimum(at_a, at_b)
+    for beside in PARABOLAS:  # near its least the error is a parabola
+        before, after = _left(seen, waves - beside), _left(seen, waves + beside)
+        bend = before - 2.0 * at_waves + after
+        with np.errstate(divide="ignore", invalid="ignore"):
+            shift = np.where(bend > 0.0, 0.5 * beside * (before - after) / bend, 0.0)
+        waves = np.maximum(waves + np.clip(shift, -2.0 * beside, 2.0 * beside), 0.25)
+        at_waves = _left(seen, waves)
+    period = _rounded(count / waves)
     base, sine, cosine, left = _fit(seen, count / period)
     signals: list[Signal | None] = []
     for i in range(seen.shape[1]):

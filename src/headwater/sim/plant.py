@@ -26,7 +26,7 @@ from headwater.sim.wiring import Cast, Wiring, cast, wire
 
 __all__ = ["MOST_DETAILED", "SAMPLES", "Plant"]
 
-MOST_DETAILED = 20_000  # instances with series and histograms; in larger runs only sums are kept
+MOST_DETAILED = 5_000  # instances with series and histograms; in larger runs only sums are kept
 MOST_ROWS = 400  # of a series
 MOST_CELLS = 4_000_000  # of all series of one kind
 SAMPLES = 512  # of the history of arrivals; when they are full, two become one
