@@ -77,7 +77,7 @@ def test_a_run_can_be_watched_in_scaled_time(run) -> None:
     ("words", "code"),
     [
         (["missing.yaml"], "HW1301"),
-        ([PAPER, "--compare", "best"], "HW1319"),
+        ([PAPER, "--compare", "best"], "HW1340"),
         ([PAPER, "--online", "--speed", "0"], "HW1317"),
         ([PAPER, "--online", "--compare", "bestfit"], "HW1318"),
         ([PAPER, "--until", "0 s"], "HW1317"),

@@ -24,9 +24,9 @@ UNEVEN = 1e-6  # how far a step may be from the first, relative to it
 
 
 def read_loads(text: bytes, file: str, column: str | None = None) -> tuple[float, ...]:
-    """Return the loads of a column; without its name, of the only one beside the time.
+    r"""Return the loads of a column; without its name, of the only one beside the time.
 
-    >>> read_loads(b"time,rate\\n0,120\\n1,130\\n", "rates.csv")
+    >>> read_loads(b"time,rate\n0,120\n1,130\n", "rates.csv")
     (120.0, 130.0)
 
     Raises:

@@ -220,4 +220,4 @@ def _loads(spot: Spot, found: dict[str, Any], fetch: Fetch) -> tuple[float, ...]
                 line_of(given, i),
             )
             return None
-    return tuple(float(load) for load in given)  # type: ignore[arg-type]
+    return tuple(float(load) for load in given)

@@ -13,9 +13,11 @@ from types import MappingProxyType
 
 from headwater.errors import BrokenInvariant, Mistake, SpecError
 from headwater.model.workload import Workload
+from headwater.pack.exact import auto, exact
 from headwater.pack.loads import Found, Loads, loads_of, volume_bound
 from headwater.pack.measure import Machine, Measured, measure
 from headwater.pack.result import Limits, Packing, Unpackable
+from headwater.pack.search import anneal, ga
 from headwater.pack.simple import bestfit, rstorm
 from headwater.pack.unpackable import never_fits, too_few
 
@@ -39,9 +41,12 @@ METHODS: Mapping[str, Method] = MappingProxyType(
     {
         method.name: method
         for method in (
-            Method("auto", "best fit", bestfit),
+            Method("auto", "best fit, columns, dives, annealing; large workloads taken apart; always a bound", auto),
             Method("rstorm", "best fit with one number for each operator, as in R-Storm; may overload", rstorm, True),
+            Method("ga", "genetic algorithm of paper 004: population 100, 1 000 generations; may overload", ga, True),
             Method("bestfit", "largest first, each where the least room is left at the peak", bestfit),
+            Method("anneal", "simulated annealing from best fit: machines emptied one by one", anneal),
+            Method("exact", "column generation: the proven optimum, or the bound reached", exact),
         )
     }
 )

@@ -1,4 +1,4 @@
-"""What do the steps of a search stand on? Chance, bits, rules and delays, each a few lines."""
+"""What do the steps of a search stand on? Bits, rules and delays, each a few lines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ __all__ = [
     "ONE",
     "ZERO",
     "allows",
-    "chance",
     "delay_of",
     "fits_apart",
     "highest_bit",
@@ -48,17 +47,6 @@ def highest_bit(word):
             word >>= np.uint64(half)
             place += half
     return place
-
-
-@njit(cache=False)
-def chance(seed):
-    """Return the next number in [0, 1) of a xorshift64* generator whose state is `seed[0]`."""
-    x = seed[0]
-    x ^= x >> np.uint64(12)
-    x ^= x << np.uint64(25)
-    x ^= x >> np.uint64(27)
-    seed[0] = x
-    return np.float64((x * np.uint64(2685821657736338717)) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
 @njit(cache=False)

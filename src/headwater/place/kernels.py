@@ -10,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from headwater.place.atoms import allows, chance, fits_apart
+from headwater.model.chance import chance
+from headwater.place.atoms import allows, fits_apart
 from headwater.place.steps import commit, refresh, try_move, try_swap
 
 __all__ = ["PROBLEM", "STATE", "fill", "find_critical", "improve", "probe", "wander"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from headwater.place.atoms import allows, chance, fits_apart
+from headwater.model.chance import chance
+from headwater.place.atoms import allows, fits_apart
 from headwater.place.kernels import I1, I2, N1, PROBLEM, STATE
 from headwater.place.steps import refresh
 

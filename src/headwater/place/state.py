@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from headwater.model.chance import seeded
 from headwater.model.routes import Ints
 from headwater.place import kernels
 from headwater.place.arrays import IN, IN_END, OUT, OUT_END, Arrays
@@ -16,18 +17,6 @@ from headwater.place.arrays import IN, IN_END, OUT, OUT_END, Arrays
 __all__ = ["State", "problem_parts", "seeded"]
 
 RT, RF, BW, F, VERSION, COUNT = range(6)
-
-
-def seeded(seed: int, salt: int = 0) -> npt.NDArray[np.uint64]:
-    """Return the state of a generator for a seed; different salts give unrelated sequences."""
-    mask = (1 << 64) - 1
-    x = (seed * 0x9E3779B97F4A7C15 + salt * 0xD1B54A32D192ED03 + 0x2545F4914F6CDD1D) & mask
-    for _ in range(3):  # splitmix64
-        x = (x + 0x9E3779B97F4A7C15) & mask
-        z = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & mask
-        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & mask
-        x = z ^ (z >> 31)
-    return np.array([x or 1], np.uint64)
 
 
 class State:

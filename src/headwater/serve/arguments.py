@@ -20,6 +20,7 @@ __all__ = [
     "Search",
     "Simulation",
     "addresses",
+    "check_compared",
     "check_picture",
     "level",
     "method_names",
@@ -101,6 +102,18 @@ def check_picture(path: str) -> None:
     if not path.lower().endswith((".svg", ".png")):
         raise SpecError(Mistake("HW1307", f"a picture is an .svg or a .png file; found '{path}'"))
     disk.check_writable(path)
+
+
+def check_compared(is_asked: bool, methods: str | None, out: str | None, picture: str | None) -> None:
+    """Refuse options that do not go with a comparison, or only with one.
+
+    Raises:
+        SpecError: HW1319.
+    """
+    if is_asked and (out is not None or picture is not None):
+        raise SpecError(Mistake("HW1319", "--out and --draw want one packing, and --compare makes several; choose one"))
+    if not is_asked and methods is not None:
+        raise SpecError(Mistake("HW1319", "--methods goes with --compare; for one method use --method"))
 
 
 def quantity(option: str, text: str, kind: units.Kind) -> float:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from headwater.serve import cli_bench, cli_control, cli_simulate, cli_testbed
+from headwater.serve import cli_bench, cli_control, cli_pack, cli_simulate, cli_testbed
 from headwater.serve.cli_run import add_commands
 
 __all__ = ["app"]
@@ -258,7 +258,7 @@ def import_sites(
 
 @app.command()
 def methods(json: Json = False) -> None:
-    """List the methods of placement and what each does.
+    """List the methods of placement and of packing, and what each does.
 
     [bold]Example[/bold]
 
@@ -296,5 +296,6 @@ def doctor(
 
 
 add_commands(app)
+cli_pack.add_commands(app)
 cli_control.add_commands(app)
 cli_simulate.add_commands(app)

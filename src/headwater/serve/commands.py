@@ -16,6 +16,7 @@ from headwater.cost.score import Score, evaluate, link_loads
 from headwater.errors import PlanError, SpecError
 from headwater.model.files import write_placement
 from headwater.model.units import show
+from headwater.pack import METHODS as PACKING
 from headwater.place import METHODS, Infeasible, Limits, Prepared, Result, method_named
 from headwater.place import place as run_method
 from headwater.serve import disk, render, wire
@@ -137,11 +138,14 @@ def draw(loaded: Loaded, search: Search, picture: str, output: Output) -> int:
 
 
 def methods(output: Output) -> int:
-    """List the methods of placement."""
+    """List the methods of placement and of packing."""
     rows = [(method.name, method.summary) for method in METHODS.values()]
-    listed = [{"name": name, "summary": summary} for name, summary in rows]
+    packing = [(method.name, method.summary) for method in PACKING.values()]
+    listed, more = ([{"name": name, "summary": summary} for name, summary in each] for each in (rows, packing))
     output.answer(
-        {"methods": listed, "default": Search().method}, render.simple_table(("method", "what it does"), rows)
+        {"methods": listed, "default": Search().method, "packing": more},
+        render.simple_table(("method of placement", "what it does"), rows),
+        render.simple_table(("method of packing", "what it does"), packing),
     )
     return DONE
 

@@ -5,16 +5,18 @@ Reads pipeline, sites and placement together, so that the mistakes of all of the
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeVar
 
 from headwater.errors import Mistake, SpecError
-from headwater.model.files import read_pipeline, read_placement, read_sites
+from headwater.model.files import read_pipeline, read_placement, read_sites, read_workload
 from headwater.model.pipeline import Pipeline
 from headwater.model.sites import Sites
+from headwater.model.workload import Workload
 from headwater.serve import disk
 
-__all__ = ["Loaded", "load", "load_sites", "shown_name"]
+__all__ = ["Loaded", "load", "load_sites", "load_workload", "shown_name"]
 
 T = TypeVar("T")
 
@@ -70,6 +72,16 @@ def load_sites(path: str) -> Sites:
         SpecError: every mistake in it.
     """
     return read_sites(disk.read(path), shown_name(path))
+
+
+def load_workload(path: str) -> Workload:
+    """Return what a workload file says; traces that it names are looked for beside it.
+
+    Raises:
+        SpecError: every mistake in it.
+    """
+    folder = "" if path == disk.STANDARD_INPUT else os.path.dirname(path)
+    return read_workload(disk.read(path), shown_name(path), lambda name: disk.read(os.path.join(folder, name)))
 
 
 def shown_name(path: str) -> str:

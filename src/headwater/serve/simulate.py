@@ -100,7 +100,7 @@ def _checked(scenario: Scenario, methods: Sequence[str]) -> tuple[str, ...]:
     for method in methods:
         if method not in known:
             raise SpecError(
-                Mistake("HW1319", f"--compare names '{method}'; this scenario can be scheduled by {', '.join(known)}")
+                Mistake("HW1340", f"--compare names '{method}'; this scenario can be scheduled by {', '.join(known)}")
             )
     return tuple(dict.fromkeys(methods))
 

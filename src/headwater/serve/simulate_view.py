@@ -27,12 +27,11 @@ SPARK_WIDTH = 24
 def shown(result: Simulated, wall_s: float) -> RenderableType:
     """Return what came of a scenario."""
     totals = result.totals
-    per_s = result.operator_steps / wall_s / 1e6 if wall_s > 0.0 else 0.0
     parts: list[RenderableType] = [
         Text.assemble(
             (plain(result.scenario), "bold"),
             f": {_time(result.seconds)} simulated in {_time(wall_s)}, seed {result.seed} "
-            f"({_count(result.operator_steps)} operator-steps, {per_s:.3g} million a second)",
+            f"({_count(result.operator_steps)} operator-steps)",
         ),
         *_moments(result.moments),
         *_machines(result),
