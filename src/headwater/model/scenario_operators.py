@@ -182,7 +182,8 @@ def _streams(spot: Spot, given: list[object], target: str) -> list[Stream]:
 
 def _weights(spot: Spot, found: Mapping[str, Any]) -> tuple[float, ...]:
     """Return the part of the records that each instance gets, by how they are routed."""
-    count, routing = found.get("instances", 1), found.get("routing", "random")
+    count: int = found.get("instances", 1)
+    routing: str = found.get("routing", "random")
     for key, of in {"skew": "keyed", "keys": "keyed", "weights": "custom"}.items():
         if key in found and routing != of:
             spot.add("HW1011", key, f"goes with 'routing: {of}' only. Remove it, or change the routing.")

@@ -248,7 +248,8 @@ class Plant:
             self._wiring = wiring
             carriers = len(wiring.carrier_machine)
             counts: list[Any] = [_grown(one, count, carriers) for one in self._counts[:12]]
-            self._counts = Counts(*counts, *self._counts[12:])
+            counts += self._counts[12:]
+            self._counts = Counts(*counts)
             detail = self._detail
             if self.is_detailed:
                 self._detail = detail._replace(
