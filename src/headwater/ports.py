@@ -13,7 +13,7 @@ from typing import Protocol
 
 from headwater.plan.jobs import Job, Observed, State, Topic
 
-__all__ = ["Broker", "Engine", "Positions", "Record", "Running", "Shelf", "Sites"]
+__all__ = ["Broker", "Engine", "Governor", "Meter", "Positions", "Reading", "Record", "Running", "Shelf", "Sites"]
 
 Positions = Mapping[str, str]  # by source (`Topic.key`): where it goes on, in the engine's own words
 
@@ -161,3 +161,33 @@ class Sites(Protocol):
 
     def clear(self, topic: Topic) -> None:
         """Empty a channel."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What was measured of one instance of an operator since it was read last."""
+
+    seconds: float  # that it is about
+    arrivals_rps: float  # records that came in
+    throughput_rps: float  # records that were processed
+    queue: float  # records that wait at present
+    latency_s: float  # from coming in to being processed, mean over what was processed; 0 where nothing was
+    used: float  # processor: seconds of work at speed 1 in a second
+    share: float  # of processor that it gets at most, in the same unit; infinite where nothing limits it
+
+
+class Meter(Protocol):
+    """Says how operators do."""
+
+    def read(self) -> Mapping[str, Reading]:
+        """Return what was measured of each instance that is placed, since the call before this one."""
+
+
+class Governor(Protocol):
+    """Limits what operators may use."""
+
+    def set(self, shares: Mapping[str, float]) -> None:
+        """Let instances get at most these shares of processor from now on; others keep theirs.
+
+        A share is in seconds of work at speed 1 in a second; infinite lifts the limit. Done twice is done once.
+        """

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent.parent
 FIRE = str(ROOT / "examples/fire/fire.yaml")
 FLAT = str(ROOT / "examples/fire/flat.yaml")
 COMMANDS = (
-    ["score"], ["place"], ["compare"], ["draw"], ["sites", "import"], ["methods"], ["doctor"], ["pack"],
+    ["score"], ["place"], ["compare"], ["draw"], ["sites", "import"], ["methods"], ["doctor"], ["pack"], ["simulate"],
     ["inspect"], ["run"], ["profile"], ["feed"],
     ["bench", "fire"], ["bench", "traffic"], ["bench", "offload"], ["bench", "cut"],
     ["testbed", "up"], ["testbed", "down"], ["testbed", "status"], ["testbed", "link"], ["testbed", "exec"],

@@ -8,17 +8,18 @@ another folder, and nothing stale is ever loaded. `use_cache` must run before th
 from __future__ import annotations
 
 import hashlib
+import importlib
 import os
 import platform
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
 __all__ = ["cache_folder", "compile_all", "is_compiled", "use_cache"]
 
 DONE = "complete"
-ROOMS = ("model", "pack", "place")  # that hold kernels
+ROOMS = ("model", "pack", "place", "sim")  # that hold kernels
 
 
 def cache_folder() -> Path:
@@ -74,14 +75,22 @@ def is_compiled() -> bool:
     return (Path(folder) if folder else cache_folder()).joinpath(DONE).exists()
 
 
-def compile_all(say: Callable[[str], None]) -> None:
-    """Compile every kernel that is not on disk yet, and note that it is done."""
+def compile_all(say: Callable[[str], None], more: Sequence[str] = ()) -> None:
+    """Compile every kernel that is not on disk yet, and note that it is done.
+
+    Args:
+        say: Takes what is done, when there is something to do.
+        more: Modules with kernels in rooms that this one does not know.
+    """
     use_cache()
     if is_compiled():
         return
     say("compiling the search kernels (once, a minute or two)")
     import headwater.pack  # noqa: PLC0415 - importing compiles
     import headwater.place  # noqa: F401, PLC0415
+
+    for name in more:
+        importlib.import_module(name)
 
     folder = os.environ.get("NUMBA_CACHE_DIR")
     if folder:

@@ -18,6 +18,7 @@ from headwater.serve import disk
 __all__ = [
     "LARGEST_SEED",
     "Search",
+    "Simulation",
     "addresses",
     "check_compared",
     "check_picture",
@@ -27,6 +28,7 @@ __all__ = [
     "quantity",
     "search",
     "settings",
+    "simulation",
 ]
 
 LARGEST_SEED = 2**32 - 1
@@ -39,6 +41,35 @@ class Search:
     method: str = "auto"
     seed: int = 0
     seconds: float = math.inf  # outer fence, in wall seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """How to simulate."""
+
+    seed: int | None = None  # None: the scenario's own
+    until_s: float | None = None  # None: to its end
+    methods: tuple[str, ...] = ()  # to compare; none: as the scenario has it
+    out: str | None = None  # a folder
+    speed: float | None = None  # simulated seconds in a second; None: as fast as it goes
+
+
+def simulation(
+    seed: int | None, until: str | None, methods: Sequence[str], out: str | None, speed: float | None
+) -> Simulation:
+    """Return how to simulate.
+
+    Raises:
+        SpecError: HW1317, when time would stand still; HW1318, when several runs are to be watched at once.
+    """
+    if speed is not None and not 0.0 < speed < math.inf:
+        raise SpecError(Mistake("HW1317", f"--speed is {speed:g}; time goes on only above 0"))
+    if speed is not None and methods:
+        raise SpecError(Mistake("HW1318", "--online shows one run; leave out --compare, or --online"))
+    until_s = None if until is None else quantity("--until", until, "time")
+    if until_s is not None and until_s <= 0.0:
+        raise SpecError(Mistake("HW1317", f"--until is '{until}'; a run takes more than no time"))
+    return Simulation(seed, until_s, tuple(methods), out, speed)
 
 
 def search(method: str, seed: int, seconds: float | None) -> Search:

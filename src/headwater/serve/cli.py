@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from headwater.serve import cli_bench, cli_control, cli_pack, cli_testbed
+from headwater.serve import cli_bench, cli_control, cli_pack, cli_simulate, cli_testbed
 from headwater.serve.cli_run import add_commands
 
 __all__ = ["app"]
@@ -298,3 +298,4 @@ def doctor(
 add_commands(app)
 cli_pack.add_commands(app)
 cli_control.add_commands(app)
+cli_simulate.add_commands(app)

@@ -17,7 +17,7 @@ __all__ = ["are_compiled", "load_core"]
 
 def load_core(name: str) -> ModuleType:
     """Return a module that needs the search, loaded; compiles the kernels unless that has been done."""
-    compiled.compile_all(note)
+    compiled.compile_all(note, ("headwater.sim.advance",))
     return importlib.import_module(name)
 
 
