@@ -212,9 +212,9 @@ def feed(
     seconds = None if duration is None else arguments.quantity("--for", duration, "time")
     named = arguments.addresses("--broker", broker or [])
     wait_s = 0.0 if wait is None else arguments.quantity("--wait", wait, "time")
+    own = arguments.settings("--set", settings or [])
     found = state if state is not None or named else str(state_folder(None))
     brokers = running_brokers(found, named, site or [], wait_s)
-    own = arguments.settings("--set", settings or [])
     raise typer.Exit(work(generator, brokers, rate_rps, seconds, count, seed, close, Output(json), own, start))
 
 
