@@ -100,6 +100,7 @@ def test_whoever_changes_their_mind_half_way_gets_what_they_want_last_and_loses_
     if former is not None:
         drill.settle(former.jobs)
     flows += [flow, flow.running]
+    drill.settle(drill.want(flow))
     wanted = drill.want(flow.running)
     drill.settle(wanted)
     if are_left_for_good(flows):
