@@ -149,6 +149,9 @@ def are_left_for_good(flows: Sequence[Flow]) -> bool:
     Whoever reads such a topic for the first time reads what others have read there before: that is what the user
     asks for, and no fault.
     """
+    inputs = {(stream, flow.topics[stream]) for flow in flows for stream in flow.inputs}
+    if len(inputs) > len({stream for stream, _ in inputs}):  # two that came on different ways have one name
+        return False
     if not all(_keeps_its_place(flows, name) for name in {name for flow in flows for name in flow.jobs}):
         return False
     names = {topic for flow in flows for stream, topic in flow.topics.items() if stream.startswith(MIDDLE)}
