@@ -92,6 +92,14 @@ def test_a_job_that_is_left_out_rests_and_goes_on_from_there_when_it_comes_back(
     assert acts(wanted(*SECOND, elsewhere), rested, "B") == moved
 
 
+def test_a_job_that_comes_back_stopped_is_one_that_is_wanted_again() -> None:
+    rested = Observed((*held(*SECOND).held, resting(FIRST[1])), SITES)
+    stopped = replace(FIRST[1], is_run=False)
+    assert acts(wanted(*SECOND, stopped), rested, "B") == [("place", "edge-2", 1)]
+    back = Observed((*held(*SECOND).held, replace(resting(FIRST[1]), is_resting=False)), SITES)
+    assert diff(wanted(*SECOND, stopped), back).is_empty
+
+
 def test_a_job_that_rests_is_forgotten_with_its_composition_and_when_it_comes_back_with_other_sources() -> None:
     rested = Observed((*held(*SECOND).held, resting(FIRST[1])), SITES)
     assert acts({}, rested, "B") == [("drop", "edge-2", 1)]

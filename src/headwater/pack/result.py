@@ -6,10 +6,10 @@ how many machines would be needed. Nothing here acts or decides.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from headwater.model.limits import Limits
 from headwater.pack.measure import Measured
 
 __all__ = ["Limits", "Packing", "Unpackable", "is_reached"]
@@ -20,22 +20,6 @@ CLOSE = 1e-6  # a cost this close to its bound, relative to it, has reached it: 
 def is_reached(cost: float, lower_bound: float) -> bool:
     """Return whether a cost is as low as its bound."""
     return cost - lower_bound <= CLOSE * max(1.0, abs(cost))
-
-
-def _forever() -> float:
-    return math.inf
-
-
-def _silent(text: str, share: float | None) -> None:
-    del text, share
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The outside, as far as a method may see it."""
-
-    remaining_s: Callable[[], float] = _forever  # wall seconds left before the outer fence
-    say: Callable[[str, float | None], None] = _silent  # progress: what is done now, and which share of it
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,11 @@ answer too: it says what rules out each site. Nothing here acts or decides.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headwater.cost.score import Score
+from headwater.model.limits import Limits
 
 __all__ = ["Infeasible", "Limits", "Result", "Unplaced", "is_proven"]
 
@@ -20,22 +20,6 @@ PROOF_TOLERANCE = 2e-6  # a bound this close to F, relative to max(F, 1e-3), cou
 def is_proven(f: float, lower_bound: float) -> bool:
     """Return whether a bound is as good as F."""
     return f - lower_bound <= PROOF_TOLERANCE * max(f, 1e-3)
-
-
-def _forever() -> float:
-    return math.inf
-
-
-def _silent(text: str, share: float | None) -> None:
-    del text, share
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The outside, as far as a method may see it."""
-
-    remaining_s: Callable[[], float] = _forever  # wall seconds left before the outer fence
-    say: Callable[[str, float | None], None] = _silent  # progress: what is done now, and which share of it
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,6 +186,8 @@ def _bucket(job: Job, owner: Held) -> tuple[Bucket, str]:
         return "rewire", " and ".join(news)
     if has_new_code or not before.is_same(job):
         return "update", "runs other code" if has_new_code else "is described otherwise"
+    if owner.is_resting and not job.is_run:
+        return "update", "it comes back, and stands still until it is started"
     if owner.is_run and not job.is_run:
         return "stop", "it is to stop, and keeps its place and checkpoint"
     if job.is_run and not owner.is_run:

@@ -88,9 +88,7 @@ class Agent:
             BindError: HW4931; or the engine refuses, and the job goes on as before.
         """
         with self._held(name):
-            record = self._shelf.get(name)
-            if record is None or record.epoch != epoch or record.is_going:
-                raise _stale(self.site, name, None if record is None else record.epoch, epoch)
+            record = self._meant(name, epoch)
             if not record.is_run and not is_drain:
                 return {}
             positions = self._engine.halt(record, is_drain)
@@ -106,9 +104,9 @@ class Agent:
             BindError: HW4931.
         """
         with self._held(name):
-            record = self._shelf.get(name)
-            if record is None or record.epoch != epoch or record.is_run or record.is_going:
-                raise _stale(self.site, name, None if record is None else record.epoch, epoch)
+            record = self._meant(name, epoch)
+            if record.is_run:
+                raise _stale(self.site, name, record.epoch, epoch)
             self._engine.halt(record, False)  # an agent that died may have left it draining
             text = json.dumps(record_object(record)).encode()
             return len(text).to_bytes(LENGTH_BYTES, "big") + text + self._engine.pack(name)
@@ -120,9 +118,7 @@ class Agent:
             BindError: HW4931; or the engine refuses, and the job goes on as before.
         """
         with self._held(name):
-            record = self._shelf.get(name)
-            if record is None or record.epoch != epoch or record.is_going:
-                raise _stale(self.site, name, None if record is None else record.epoch, epoch)
+            record = self._meant(name, epoch)
             if record.is_run:
                 self._engine.halt(record, False)
             self._shelf.put(replace(record, is_run=False, is_resting=True))
@@ -204,6 +200,13 @@ class Agent:
         self._shelf.put(replace(record, is_run=False, is_going=True))
         self._engine.remove(record.job.name)
         self._shelf.remove(record.job.name)
+
+    def _meant(self, name: str, epoch: int) -> Record:
+        """Return the record of a job that an order is about."""
+        record = self._shelf.get(name)
+        if record is None or record.epoch != epoch or record.is_going:
+            raise _stale(self.site, name, None if record is None else record.epoch, epoch)
+        return record
 
     @contextmanager
     def _held(self, name: str) -> Iterator[None]:

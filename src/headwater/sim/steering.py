@@ -13,6 +13,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 
+from dataclasses import replace
+
 from headwater.errors import BindError
 from headwater.plan.jobs import Held, Job, Observed, Topic
 from headwater.ports import Positions
@@ -61,6 +63,14 @@ class PlantSites:
         self._check(site)
         with self._lock:
             self._held[site, job.name] = Held(site, job, epoch, job.is_run, "running" if job.is_run else "stopped")
+
+    def rest(self, site: str, name: str, epoch: int) -> None:
+        """Let a machine keep a job that is not wanted any more, without running it."""
+        self._check(site)
+        with self._lock:
+            held = self._held.get((site, name))
+            if held is not None and held.epoch == epoch:
+                self._held[site, name] = replace(held, is_run=False, state="stopped", is_resting=True)
 
     def drop(self, site: str, name: str, epoch: int) -> None:
         """Let a machine forget a job."""
