@@ -186,6 +186,11 @@ def _bucket(job: Job, owner: Held) -> tuple[Bucket, str]:
         return "rewire", " and ".join(news)
     if has_new_code or not before.is_same(job):
         return "update", "runs other code" if has_new_code else "is described otherwise"
+    return _run_bucket(job, owner)
+
+
+def _run_bucket(job: Job, owner: Held) -> tuple[Bucket, str]:
+    """Return the bucket of a job that is at its place and wired as it should be."""
     if owner.is_resting and not job.is_run:
         return "update", "it comes back, and stands still until it is started"
     if owner.is_run and not job.is_run:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-
 from dataclasses import replace
 
 from headwater.errors import BindError
