@@ -259,10 +259,10 @@ def test_the_last_look_finds_what_is_better_and_knows_when_nothing_is(form: str)
         relaxed = relax(pool, np.arange(len(loads.names)), loads.counts, Limits(), enough=None)
         assert relaxed.is_whole, number
         assert relaxed.bound <= best.cost * (1 + CLOSE), number
-        where, is_decided = close(pool, relaxed, best.cost)
+        where, is_decided = close(pool, relaxed, best.cost, Limits())
         assert is_decided, number
         assert where is None or cost_of(loads, where) == pytest.approx(best.cost), number  # HiGHS works to 1e-6
-        where, is_decided = close(pool, relaxed, best.cost + 1.0)
+        where, is_decided = close(pool, relaxed, best.cost + 1.0, Limits())
         if where is not None:
             found += 1
             assert cost_of(loads, where) == pytest.approx(best.cost), number

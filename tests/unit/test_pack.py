@@ -75,7 +75,7 @@ def test_the_last_look_keeps_columns_that_lack_a_little() -> None:
     pool = Pool(loads)
     relaxed = relax(pool, np.arange(3), loads.counts, Limits(), enough=None)
     assert relaxed.bound == pytest.approx(1.5, rel=1e-5)
-    where, is_decided = close(pool, relaxed, 2.0)
+    where, is_decided = close(pool, relaxed, 2.0, Limits())
     assert is_decided
     assert cost_of(loads, where) == pytest.approx(1.7)
 
