@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 
 from headwater.model.workload import Kind, Signal, Sinusoid, Trace, Workload
-from headwater.pack import METHODS, Packing, Unpackable, measure, pack
-from headwater.pack.loads import loads_of
+from headwater.pack import METHODS, Limits, Packing, Unpackable, measure, pack
+from headwater.pack.close import close
+from headwater.pack.columns import Pool, relax
+from headwater.pack.loads import Floats, Loads, loads_of
 from headwater.pack.price import MOST_IN_SET, price
+from headwater.pack.search import cost_of
 
 MORE = 10 if os.environ.get("HYPOTHESIS_PROFILE") == "long" else 1
 CLOSE = 1e-6
@@ -191,27 +194,80 @@ def test_other_names_and_another_order_need_as_many_machines() -> None:
         assert (one.used, one.proved) == (two.used, two.proved)
 
 
+def worth_of_all(loads: Loads, values: Floats) -> Floats:
+    """Return what each set of operators is worth, by its bits; nothing where it does not fit."""
+    count = len(loads.names)
+    bits = np.arange(1, 1 << count)[:, None] >> np.arange(count) & 1
+    totals = bits @ loads.vectors
+    worth = bits @ values
+    capacity = float(loads.capacities[0])
+    if loads.is_wave:
+        angles = np.linspace(0, 2 * np.pi, 721)[:-1]
+        swing = np.hypot(totals[:, 1], totals[:, 2])
+        over = totals[:, :1] + swing[:, None] * np.cos(angles) - capacity
+        peaks = totals[:, 0] + swing
+    else:
+        over, peaks = totals - capacity, totals.max(axis=1)
+    if not loads.is_hard:
+        return np.asarray(worth - loads.overload_price * np.maximum(0.0, over).mean(axis=1))
+    return np.where(peaks <= capacity, worth, -np.inf)
+
+
+def asked(loads: Loads, values: Floats, least: float, every: bool, rows: int) -> tuple[float, list[tuple[int, ...]]]:
+    """Return what the search for columns answers: the most, and the sets it gives."""
+    order = np.argsort(-values / loads.means, kind="stable")
+    sets, sizes, worths = np.zeros((rows, MOST_IN_SET), np.int64), np.zeros(rows, np.int64), np.zeros(rows)
+    most = price(
+        np.ascontiguousarray(loads.vectors[order]), loads.is_wave, values[order], loads.means[order],
+        float(loads.capacities[0]), loads.overload_price, least, sets, sizes, worths, np.array([10**8]), every,
+    )  # fmt: skip
+    return float(most), [tuple(sorted(order[sets[i, : sizes[i]]])) for i in np.flatnonzero(sizes)]
+
+
 @pytest.mark.parametrize("form", ["waves", "mixed", "soft"])
-def test_the_search_for_columns_finds_the_most_valuable_set(form: str) -> None:
+def test_the_search_for_columns_finds_the_most_valuable_set_and_every_set_above_a_value(form: str) -> None:
     for number in range(25 * MORE):
-        workload = made(number, form, 9)
+        loads = loads_of(made(number, form, 11))
+        # as in a programme: values go with loads, so that very many sets are nearly worth the same
+        noise = np.random.default_rng(number).uniform(0.85, 1.15, len(loads.names))
+        values = loads.means * noise / float(loads.capacities[0])
+        worth = worth_of_all(loads, values)
+        near = 1e-3 if form == "soft" else 1e-9
+        best = float(worth.max())
+        for least in (0.0, 0.7 * best, best - 2 * near):
+            most, _ = asked(loads, values, least, False, len(values))
+            assert most == pytest.approx(best, abs=near), (number, least)
+        least = float(np.sort(worth)[-min(40, len(worth))]) - 1e-7
+        _, sets = asked(loads, values, least, True, 5000)
+        assert len(set(sets)) == len(sets)
+        wanted = int((worth > least).sum())
+        if form != "soft":
+            assert len(sets) == wanted, number
+        assert abs(len(sets) - wanted) <= 2, number
+
+
+@pytest.mark.parametrize("form", ["waves", "traces", "kinds"])
+def test_the_last_look_finds_what_is_better_and_knows_when_nothing_is(form: str) -> None:
+    found = 0
+    for number in range(12 * MORE):
+        workload = made(number, form, 12)
         loads = loads_of(workload)
-        rng = np.random.default_rng(number)
-        values = rng.uniform(0.05, 0.9, len(loads.names))
-        order = np.argsort(-values / loads.means, kind="stable")
-        count = len(order)
-        sets, sizes, worths = np.zeros((count, MOST_IN_SET), np.int64), np.zeros(count, np.int64), np.zeros(count)
-        most = price(
-            np.ascontiguousarray(loads.vectors[order]), loads.is_wave, values[order], loads.means[order],
-            float(loads.capacities[0]), loads.overload_price, 0.0, sets, sizes, worths, np.array([10**7]), False,
-        )  # fmt: skip
-        wanted = 0.0
-        for bits in range(1, 1 << count):
-            group = [loads.names[i] for i in range(count) if bits >> i & 1]
-            cost = reference_cost(workload, group, 240)
-            worth = sum(values[i] for i in range(count) if bits >> i & 1)
-            wanted = max(wanted, worth - (cost - 1.0))
-        assert most == pytest.approx(wanted, rel=2e-3 if form == "soft" else 1e-9), number
+        best = pack(workload, "exact")
+        assert isinstance(best, Packing)
+        assert best.proved, number
+        pool = Pool(loads)
+        relaxed = relax(pool, np.arange(len(loads.names)), loads.counts, Limits(), enough=None)
+        assert relaxed.is_whole, number
+        assert relaxed.bound <= best.cost * (1 + CLOSE), number
+        where, is_decided = close(pool, relaxed, best.cost, Limits())
+        assert is_decided, number
+        assert where is None or cost_of(loads, where) == pytest.approx(best.cost), number  # HiGHS works to 1e-6
+        where, is_decided = close(pool, relaxed, best.cost + 1.0, Limits())
+        if where is not None:
+            found += 1
+            assert cost_of(loads, where) == pytest.approx(best.cost), number
+        assert is_decided == (where is not None), number
+    assert found == 12 * MORE
 
 
 def test_machines_that_are_too_few_are_told_with_how_many_would_do() -> None:

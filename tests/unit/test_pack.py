@@ -5,14 +5,19 @@ from __future__ import annotations
 import math
 from itertools import count
 
+import numpy as np
 import pytest
 
 from bench.samples import EXPERIMENTS, many, sample
 from headwater.errors import SpecError
 from headwater.model.workload import Forecast, Kind, Sinusoid, Trace, Workload
 from headwater.pack import Limits, Packing, Unpackable, measure, method_named, pack
+from headwater.pack.close import close
+from headwater.pack.columns import Pool, relax
 from headwater.pack.forecast import forecast, season_of
+from headwater.pack.loads import loads_of
 from headwater.pack.measure import LONGEST_HORIZON, span_of
+from headwater.pack.search import cost_of
 
 
 def packed(workload: Workload, method: str = "auto", seed: int = 0) -> Packing:
@@ -61,6 +66,18 @@ def test_a_little_overload_is_taken_where_it_is_cheaper_than_a_machine() -> None
     assert (hard.used, soft.used, dear.used) == (2, 1, 2)
     assert soft.cost == pytest.approx(1.0 + 0.05 * 10)
     assert soft.overload == pytest.approx(10 / 500)
+
+
+def test_the_last_look_keeps_columns_that_lack_a_little() -> None:
+    # two of three share a large machine, so prices are 0.5 each; the third on a small machine lacks 0.2 of its cost
+    operators = {name: Sinusoid(180.0) for name in "abc"}
+    loads = loads_of(Workload(operators, (Kind(500.0, 3, 1.0), Kind(200.0, 3, 0.7))))
+    pool = Pool(loads)
+    relaxed = relax(pool, np.arange(3), loads.counts, Limits(), enough=None)
+    assert relaxed.bound == pytest.approx(1.5, rel=1e-5)
+    where, is_decided = close(pool, relaxed, 2.0, Limits())
+    assert is_decided
+    assert cost_of(loads, where) == pytest.approx(1.7)
 
 
 def test_an_operator_that_no_machine_holds_is_named() -> None:

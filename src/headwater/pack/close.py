@@ -16,17 +16,19 @@ from headwater.pack.columns import WORTH, Pool, Relaxed
 from headwater.pack.dive import placed
 from headwater.pack.loads import Floats, Ints
 from headwater.pack.price import MOST_IN_SET, price
+from headwater.pack.result import Limits
 
 __all__ = ["Closed", "close"]
 
 MOST_COLUMNS = 40_000
 STEPS = 200_000_000
-NODES = 2_000  # of the branch and bound of HiGHS
+MOST_CELLS = 400_000  # columns times operators of an integer programme: above that HiGHS takes minutes
+NODES = 500  # of the branch and bound of HiGHS
 
 Closed = tuple[Ints | None, bool]  # something better, and whether nothing is better than that (or than what is known)
 
 
-def close(pool: Pool, relaxed: Relaxed, cost: float) -> Closed:
+def close(pool: Pool, relaxed: Relaxed, cost: float, limits: Limits) -> Closed:
     """Return the best packing that costs less than `cost`, and whether that was decided."""
     loads = pool.loads
     better = cost - 1.0 + 1e-6 if loads.is_plain else cost * (1.0 - 1e-9)
@@ -48,7 +50,9 @@ def close(pool: Pool, relaxed: Relaxed, cost: float) -> Closed:
             costs.append(pool.cost(column, kind))
     if gap < 0.0 or not sets:
         return None, True
-    return _solved(pool, sets, np.array(kinds), np.array(costs), better)
+    if len(sets) * len(loads.names) > MOST_CELLS:
+        return None, False
+    return _solved(pool, sets, np.array(kinds), np.array(costs), better, limits)
 
 
 def _every(pool: Pool, operators: Ints, values: Floats, kind: int, least: float) -> list[tuple[int, ...]] | None:
@@ -69,7 +73,9 @@ def _every(pool: Pool, operators: Ints, values: Floats, kind: int, least: float)
     return [tuple(sorted(order[sets[i, : sizes[i]]].tolist())) for i in range(count)]
 
 
-def _solved(pool: Pool, sets: list[tuple[int, ...]], kinds: Ints, costs: Floats, better: float) -> Closed:
+def _solved(
+    pool: Pool, sets: list[tuple[int, ...]], kinds: Ints, costs: Floats, better: float, limits: Limits
+) -> Closed:
     """Return the cheapest packing over some columns, if it costs no more than `better`, and whether that is decided."""
     loads = pool.loads
     count = len(sets)
@@ -86,7 +92,7 @@ def _solved(pool: Pool, sets: list[tuple[int, ...]], kinds: Ints, costs: Floats,
             LinearConstraint(of_kind, -np.inf, loads.counts),
             LinearConstraint(costs.reshape(1, -1), -np.inf, better),
         ],
-        options={"node_limit": NODES, "mip_rel_gap": 0.0},
+        options={"node_limit": NODES, "mip_rel_gap": 0.0, "time_limit": max(0.1, min(1e6, limits.remaining_s()))},
     )
     if answer.status == 2:
         return None, True

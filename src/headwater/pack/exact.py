@@ -19,7 +19,7 @@ __all__ = ["LARGE", "auto", "exact", "proven"]
 LARGE = 300  # operators above which the workload is taken apart
 REST = 150  # operators of a large workload that are packed by columns, last
 MOST_EXACT = 2_000  # operators that `exact` takes
-DIVES = 6
+DIVES = 4
 NOISE = 0.3  # by how much later dives see shares differently
 QUICK, LONG = 400_000, 3_000_000  # steps of annealing, before and after
 
@@ -82,7 +82,8 @@ def proven(loads: Loads, start: Ints | None, seed: int, limits: Limits) -> Found
         limits.say("asking whether anything better is left", None)
         relaxed = relax(pool, np.arange(len(loads.names)), loads.counts, limits, enough=None)
         is_cut = relaxed.cut_short
-        better, is_decided = close(pool, relaxed, cost) if relaxed.is_whole else (None, False)
+        better, is_decided = close(pool, relaxed, cost, limits) if relaxed.is_whole else (None, False)
+        is_cut = is_cut or limits.remaining_s() <= 0.0
         if better is not None and cost_of(loads, better) < cost:
             best, cost = better, cost_of(loads, better)
             because.append(f"{_cost_note(loads, cost)} found by an integer programme over all columns that matter")

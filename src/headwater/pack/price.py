@@ -18,7 +18,7 @@ from numba import njit
 
 from headwater.pack.kernels import L1, L2, N1, N2, above_of, peak_of
 
-__all__ = ["MOST_IN_SET", "price"]
+__all__ = ["MOST_IN_SET", "fullest", "look", "price", "reach"]
 
 MOST_IN_SET = 64  # operators of one set that are looked at
 TINY = 1e-9
