@@ -98,7 +98,8 @@ def test_whoever_changes_their_mind_half_way_gets_what_they_want_last_and_loses_
             )
             former = former if former is not None and is_open(drill, former) else None
     if former is not None:
-        drill.settle(former.jobs)
+        flows.append(former)
+        drill.settle(drill.want(former))
     flows += [flow, flow.running]
     drill.settle(drill.want(flow))
     wanted = drill.want(flow.running)
