@@ -23,7 +23,7 @@ __all__ = ["Closed", "close"]
 MOST_COLUMNS = 40_000
 STEPS = 200_000_000
 MOST_CELLS = 400_000  # columns times operators of an integer programme: above that HiGHS takes minutes
-NODES = 500  # of the branch and bound of HiGHS
+NODES = 2_000  # of the branch and bound of HiGHS
 
 Closed = tuple[Ints | None, bool]  # something better, and whether nothing is better than that (or than what is known)
 

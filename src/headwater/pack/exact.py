@@ -19,7 +19,7 @@ __all__ = ["LARGE", "auto", "exact", "proven"]
 LARGE = 300  # operators above which the workload is taken apart
 REST = 150  # operators of a large workload that are packed by columns, last
 MOST_EXACT = 2_000  # operators that `exact` takes
-DIVES = 4
+DIVES = 6
 NOISE = 0.3  # by how much later dives see shares differently
 QUICK, LONG = 400_000, 3_000_000  # steps of annealing, before and after
 
