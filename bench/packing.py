@@ -39,9 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     wrong = [str(each) for each in numbers if each not in EXPERIMENTS]
     wrong += [each for each in methods if each not in METHODS]
     if wrong or asked.samples < 1:
-        print(
-            f"unknown: {wrong[:1] or asked.samples}; experiments 1 to 7, methods {', '.join(METHODS)}", file=sys.stderr
-        )
+        said = f"unknown: {', '.join(wrong)}" if wrong else f"--samples is {asked.samples}; at least 1 is needed"
+        print(f"{said}; experiments are 1 to 7, methods {', '.join(METHODS)}", file=sys.stderr)
         return 2
     file = Path(asked.out)
     report = _kept(file)
