@@ -40,6 +40,7 @@ def main() -> None:
     rates = [float(one) for one in options.rates.split(",")]
     with tempfile.TemporaryDirectory(prefix="headwater-faithful-") as name:
         folder = Path(name)
+        _export(folder)
         simulated = {rate: _simulated(folder, rate, options.seconds) for rate in rates}
         (folder / "placement.yaml").write_text(PLACEMENT, "utf-8")
         words = ("--emulate", "--placement", str(folder / "placement.yaml"))
@@ -58,14 +59,17 @@ def main() -> None:
             print(f"{one['rate_rps']:6g} {label:14} {real:10.4g} {made:10.4g} {(made - real) / real:+8.1%}")
 
 
+def _export(folder: Path) -> None:
+    command = [sys.executable, "-m", "headwater.serve.main", "inspect", str(EXAMPLE), "--json"]
+    subprocess.run([*command, "--out", str(folder / "readings.yaml")], check=True, stdout=subprocess.DEVNULL)
+
+
 def _simulated(folder: Path, rate_rps: float, seconds: float) -> dict[str, Any]:
     compiled.use_cache()
     from headwater.serve.simulate import load_scenario  # noqa: PLC0415 - after the cache is chosen
     from headwater.serve.simulate_wire import result_object  # noqa: PLC0415
     from headwater.sim.simulation import simulate  # noqa: PLC0415
 
-    command = [sys.executable, "-m", "headwater.serve.main", "inspect", str(EXAMPLE), "--json"]
-    subprocess.run([*command, "--out", str(folder / "readings.yaml")], check=True, stdout=subprocess.DEVNULL)
     lines = [
         "scenario: readings",
         f"duration: {WARM_S + seconds} s",

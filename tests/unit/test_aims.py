@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headwater.plan.aims import aims, open_circles
-from headwater.plan.diff import diff
 from headwater.plan.jobs import LONERS, Held, Job, Observed, Topic, circle
 
 A = Job("A", "city", "edge", (Topic("edge", "in"),), Topic("hub", "out"), "hash", "jobs:passing")
@@ -40,7 +39,7 @@ def test_a_job_that_is_removed_or_comes_while_others_are_on_their_way_waits_for_
 
 def test_a_circle_is_open_until_its_jobs_are_as_aimed_and_have_been_heard_of() -> None:
     def found(observed: Observed, *jobs: Job) -> set[str]:
-        return set(open_circles(diff(by_name(*jobs), observed), observed))
+        return set(open_circles(by_name(*jobs), observed))
 
     assert found(held(A, LONE), A, LONE) == set()
     assert found(held(A, LONE), replace(A, site="hub"), LONE) == {"city"}

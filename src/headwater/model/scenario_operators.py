@@ -7,16 +7,14 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
-from headwater.errors import SpecError
 from headwater.model import fields
 from headwater.model.fields import Field, Spot, read_fields
 from headwater.model.pipeline import Stream
 from headwater.model.report import describe
 from headwater.model.scenario import LANE_HOP_S, Samples, Simulated
-from headwater.model.trace_file import read_loads
 from headwater.model.tree import line_of
 from headwater.model.workload import Sinusoid
-from headwater.model.workload_file import Fetch, signed
+from headwater.model.workload_file import Fetch, file_loads, signed
 
 __all__ = ["LOAD", "OPERATOR", "keyed_weights", "read_load", "read_operator"]
 
@@ -142,13 +140,7 @@ def read_load(spot: Spot, found: Mapping[str, Any], fetch: Fetch, step_s: float)
 def _trace(spot: Spot, found: Mapping[str, Any], fetch: Fetch) -> tuple[float, ...] | None:
     given = spot.body["trace"]
     if isinstance(given, str):
-        try:
-            return read_loads(fetch(given), given, found.get("column"))
-        except SpecError as error:
-            for mistake in error.mistakes:
-                place = "" if mistake.line is None else f" line {mistake.line}:"
-                spot.add(mistake.code, "trace", f"cannot be read from '{mistake.file or given}':{place} {mistake.text}")
-            return None
+        return file_loads(spot, given, found.get("column"), fetch)
     if not isinstance(given, list) or not given:
         spot.add("HW1005", "trace", f"must be a list of rates or the name of a CSV file; found {describe(given)}.")
         return None

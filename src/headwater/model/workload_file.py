@@ -14,7 +14,7 @@ from headwater.model.trace_file import read_loads
 from headwater.model.tree import line_of
 from headwater.model.workload import Forecast, Kind, Signal, Sinusoid, Trace, Workload
 
-__all__ = ["Fetch", "make_workload", "no_files", "signed"]
+__all__ = ["Fetch", "file_loads", "make_workload", "no_files", "signed"]
 
 MOST_MACHINES = 10_000_000
 MOST_TIME_UNITS = 10_000_000
@@ -193,17 +193,22 @@ def _forecast(spot: Spot, fetch: Fetch) -> Forecast | None:
     return Forecast(loads, season, found.get("horizon"), found.get("margin", 0.0))
 
 
+def file_loads(spot: Spot, file: str, column: str | None, fetch: Fetch) -> tuple[float, ...] | None:
+    """Return the loads of a CSV file that a key 'trace' names; what is wrong with it is told there."""
+    try:
+        return read_loads(fetch(file), file, column)
+    except SpecError as error:
+        for mistake in error.mistakes:
+            place = "" if mistake.line is None else f" line {mistake.line}:"
+            spot.add(mistake.code, "trace", f"cannot be read from '{mistake.file or file}':{place} {mistake.text}")
+        return None
+
+
 def _loads(spot: Spot, found: dict[str, Any], fetch: Fetch) -> tuple[float, ...] | None:
     """Return the loads of a list or of a file's column."""
     given = spot.body["trace"]
     if isinstance(given, str):
-        try:
-            return read_loads(fetch(given), given, found.get("column"))
-        except SpecError as error:
-            for mistake in error.mistakes:
-                place = "" if mistake.line is None else f" line {mistake.line}:"
-                spot.add(mistake.code, "trace", f"cannot be read from '{mistake.file or given}':{place} {mistake.text}")
-            return None
+        return file_loads(spot, given, found.get("column"), fetch)
     if not isinstance(given, list):
         spot.add("HW1005", "trace", f"must be a list of loads or the name of a CSV file; found {describe(given)}.")
         return None

@@ -8,9 +8,9 @@ to its end first: until then, the jobs of that composition are aimed at as they 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
-from headwater.plan.diff import Changes
+from headwater.plan.diff import diff
 from headwater.plan.jobs import Job, Observed, circle
 
 __all__ = ["aims", "open_circles"]
@@ -29,10 +29,10 @@ def aims(wanted: Mapping[str, Job], begun: Mapping[str, Mapping[str, Job]]) -> M
     return {**free, **{name: job for jobs in begun.values() for name, job in jobs.items()}}
 
 
-def open_circles(changes: Changes, observed: Observed) -> frozenset[str]:
+def open_circles(aimed: Mapping[str, Job], observed: Observed, forced: Collection[str] = ()) -> frozenset[str]:
     """Return the circles whose jobs are not yet as they are aimed at, or of which nobody knows whether they are."""
     found = {circle(one.job) for one in observed.held if not one.is_said}
-    for change in changes.of:
+    for change in diff(aimed, observed, forced).of:
         if change.bucket != "keep" or change.stale:
             jobs = (change.after, None if change.before is None else change.before.job)
             found.update(circle(job) for job in jobs if job is not None)

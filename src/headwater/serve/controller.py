@@ -21,7 +21,6 @@ from headwater.bind.uploads import Incoming, Uploads
 from headwater.model.report import Report, quote
 from headwater.plan.aims import aims, open_circles
 from headwater.plan.composition import Surroundings, name_trouble, read_composition, read_job
-from headwater.plan.diff import diff
 from headwater.plan.jobs import LONERS, Job, Observed, circle
 from headwater.ports import Sites
 from headwater.run.coordinator import Coordinator, Plan, make_plan
@@ -313,7 +312,7 @@ class Controller:
         if is_forced:
             return dict.fromkeys(one for one in circles if one in self.store.begun())
         aimed, observed = self._aims(), self.sites.latest()
-        under_way = open_circles(diff(aimed, observed, self.store.forced()), observed)
+        under_way = open_circles(aimed, observed, self.store.forced())
         new = (one for one in circles & under_way if one not in self.store.begun() and not self.loop.is_stuck(one))
         return {one: {name: job for name, job in aimed.items() if circle(job) == one} for one in new}
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from headwater.serve.client import Client, find
 
-__all__ = ["ready_plane", "source_sites"]
+__all__ = ["READY", "ready_plane", "source_sites"]
 
-READY = "up.json"
+READY = "up.json"  # in the state folder of a control plane while all of it is up
 OUTSIDE = "@"  # what the names of topics begin with that stand for sources that only Spark knows
 
 

@@ -18,7 +18,6 @@ from typing import Protocol
 
 from headwater.bind.store import Store
 from headwater.plan.aims import aims, open_circles
-from headwater.plan.diff import diff
 from headwater.plan.jobs import Held, Job, Observed, circle
 from headwater.run.coordinator import Coordinator
 
@@ -213,8 +212,8 @@ class Loop:
         """Let circles go on whose former steps are through, or stuck; return whether there were any."""
         begun = self._store.begun()
         observed = self._sites.observe() if begun else self._sites.latest()
-        changes = diff(aims(self._store.wanted(), begun), observed, self._store.forced())
-        left, now_s = open_circles(changes, observed), time.monotonic()
+        aimed, now_s = aims(self._store.wanted(), begun), time.monotonic()
+        left = open_circles(aimed, observed, self._store.forced())
         self._left_s = {one: self._left_s.get(one, now_s) for one in left}
         over = [one for one in begun if one not in left or self.is_stuck(one)]
         if over:

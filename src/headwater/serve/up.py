@@ -30,6 +30,7 @@ from headwater.serve import agent_main
 from headwater.serve.alone import alone
 from headwater.serve.client import Client, find
 from headwater.serve.control_options import Down, Up
+from headwater.serve.fed import READY
 from headwater.serve.load import load_sites
 from headwater.serve.output import Output
 from headwater.serve.progress import Teller, note
@@ -47,7 +48,6 @@ READY_S = 240.0
 LOOK_S = 0.2
 END_S = 90.0
 CALM_S, MOST_PAUSE_S = 30.0, 10.0  # what lived this long is started again at once; else after at most so long
-READY = "up.json"  # in the state folder while all of it is up
 
 
 def up(options: Up) -> int:
