@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import socket
 import stat
@@ -141,6 +143,44 @@ def test_a_friend_that_is_silent_is_not_sent_away(monkeypatch: pytest.MonkeyPatc
     server.close()
 
 
+class Late(socket.socket):
+    """A listener in whose accept something comes between the number of the file and the system's call."""
+
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def accept(self) -> tuple[socket.socket, object]:
+        number = self.fileno()
+        self.begun.set()
+        self.goes_on.wait(SOON_S)
+        same = socket.socket(fileno=number)
+        try:
+            return same.accept()
+        finally:
+            same.detach()
+
+
+def test_a_server_that_is_closed_takes_no_callers_of_what_is_opened_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    opens = socket.create_server
+    with contextlib.ExitStack() as fillers:
+        for _ in range(100):  # so that the listener's number is the next free one once it is closed
+            fillers.enter_context(open(os.devnull))
+        with monkeypatch.context() as late:
+            late.setattr(socket, "create_server", lambda place, backlog: Late(fileno=opens(place).detach()))
+            server = Server(TOKEN, answer)
+        threads = [threading.Thread(target=one, daemon=True) for one in (server.serve, server.close)]
+        threads[0].start()
+        assert Late.begun.wait(SOON_S)
+        threads[1].start()
+        threads[1].join(0.3)  # it may have to wait for the other
+        with opens(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()):
+            Late.goes_on.set()
+            for one in threads:
+                one.join(SOON_S)
+                assert not one.is_alive()
+            listener.settimeout(SOON_S)
+            listener.accept()[0].close()
+
+
 def test_a_port_where_somebody_else_is_silent_is_told_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(talk, "PROOF_S", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -233,6 +273,17 @@ def test_a_runner_that_goes_while_it_is_asked_is_told() -> None:
     with pytest.raises(BindError, match="HW4503 the runner is gone"):
         Caller(hung_up.port, TOKEN).ask({"do": "x"}, SOON_S)
     hung_up.close()
+
+
+@pytest.mark.parametrize("odd", ["[]", "7", "null", '"x"', "[" * 50_000], ids=lambda odd: odd[:5])
+def test_what_is_no_answer_is_told(odd: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    say = json.dumps
+    monkeypatch.setattr(json, "dumps", lambda value: odd if value == {"is": "odd"} else say(value))
+    server = Server(TOKEN, lambda _: {"is": "odd"})
+    threading.Thread(target=server.serve, daemon=True).start()
+    with pytest.raises(BindError, match="HW4503 the runner is gone"):
+        Caller(server.port, TOKEN).ask({"do": "x"}, SOON_S)
+    server.close()
 
 
 def test_only_this_user_can_read_a_token_and_no_two_are_the_same(tmp_path: Path) -> None:

@@ -48,6 +48,8 @@ class Server:
         self._token = token
         self._answer = answer
         self._listener = socket.create_server((host, 0), backlog=64)
+        self._serving = threading.Lock()  # held while somebody may be in accept
+        self._closing = threading.Event()
 
     @property
     def port(self) -> int:
@@ -55,22 +57,25 @@ class Server:
         return int(self._listener.getsockname()[1])
 
     def serve(self) -> None:
-        """Answer until the process ends."""
-        while True:
-            try:
-                caller, _ = self._listener.accept()
-            except OSError:
-                if self._listener.fileno() < 0:
-                    return
-                continue  # whoever it was has gone
-            # The proof is asked for in the caller's own thread: a silent stranger keeps nobody else waiting.
-            threading.Thread(target=self._attend, args=(Connection(caller.detach()),), daemon=True).start()
+        """Answer until it is closed, or the process ends."""
+        with self._serving:
+            while not self._closing.is_set():
+                try:
+                    caller, _ = self._listener.accept()
+                except OSError:
+                    continue  # whoever it was has gone, or it is being closed
+                # The proof is asked for in the caller's own thread: a silent stranger keeps nobody else waiting.
+                threading.Thread(target=self._attend, args=(Connection(caller.detach()),), daemon=True).start()
 
     def close(self) -> None:
         """Take no more callers."""
+        self._closing.set()
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)  # wakes whoever waits in accept
-        self._listener.close()
+        # Closed only when nobody is in accept any more: whatever is opened next gets the same number, and an
+        # accept that was about to begin would take that one's callers.
+        with self._serving:
+            self._listener.close()
 
     def _attend(self, connection: Connection) -> None:
         with connection:
@@ -127,14 +132,15 @@ class Caller:
                 if not self._connection.poll(timeout_s):
                     raise BlockingIOError
                 found = json.loads(self._connection.recv_bytes(LARGEST))
+                if not isinstance(found, dict):
+                    raise ValueError("it says what is no answer")
             except BlockingIOError:
                 self._connection.close()  # a late answer must not be taken for that to the next request
                 raise BindError(
                     f"HW4502 the runner did not answer '{request.get('do')}' within {timeout_s:g} s."
                 ) from None
-            except (OSError, EOFError, ValueError) as error:
+            except (OSError, EOFError, ValueError, RecursionError) as error:  # the last one: it is nested too deeply
                 raise BindError(f"HW4503 the runner is gone: {str(error) or 'it closed the connection'}.") from error
-        assert isinstance(found, dict)
         return found
 
     def close(self) -> None:
