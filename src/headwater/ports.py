@@ -11,9 +11,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from headwater.control.readings import Readings
 from headwater.plan.jobs import Job, Observed, State, Topic
 
-__all__ = ["Broker", "Engine", "Governor", "Meter", "Positions", "Reading", "Record", "Running", "Shelf", "Sites"]
+__all__ = [
+    "Broker",
+    "Engine",
+    "Governor",
+    "Journal",
+    "Meter",
+    "Positions",
+    "Record",
+    "Running",
+    "Shelf",
+    "Sites",
+]
 
 Positions = Mapping[str, str]  # by source (`Topic.key`): where it goes on, in the engine's own words
 
@@ -163,31 +175,37 @@ class Sites(Protocol):
         """Empty a channel."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """What was measured of one instance of an operator since it was read last."""
-
-    seconds: float  # that it is about
-    arrivals_rps: float  # records that came in
-    throughput_rps: float  # records that were processed
-    queue: float  # records that wait at present
-    latency_s: float  # from coming in to being processed, mean over what was processed; 0 where nothing was
-    used: float  # processor: seconds of work at speed 1 in a second
-    share: float  # of processor that it gets at most, in the same unit; infinite where nothing limits it
-
-
 class Meter(Protocol):
     """Says how operators do."""
 
-    def read(self) -> Mapping[str, Reading]:
-        """Return what was measured of each instance that is placed, since the call before this one."""
+    def read(self) -> Readings:
+        """Return what was measured of each application that runs, since the call before this one."""
 
 
 class Governor(Protocol):
-    """Limits what operators may use."""
+    """Limits what applications may use."""
 
-    def set(self, shares: Mapping[str, float]) -> None:
-        """Let instances get at most these shares of processor from now on; others keep theirs.
+    @property
+    def weighs(self) -> bool:
+        """Return whether shares are kept to where limits alone allow more than there is."""
 
-        A share is in seconds of work at speed 1 in a second; infinite lifts the limit. Done twice is done once.
+    def set(self, limits: Mapping[str, float], shares: Mapping[str, float] | None = None) -> None:
+        """Let applications use at most this much processor from now on; others keep their limits.
+
+        A limit is in seconds of work at speed 1 in a second; infinite lifts it. Done twice is done once.
+
+        Args:
+            limits: By application.
+            shares: What each gets at least when all want more than there is, if it weighs.
+        """
+
+
+class Journal(Protocol):
+    """Keeps what was decided."""
+
+    def write(self, entry: Mapping[str, object]) -> bool:
+        """Keep an entry of plain values after the others; losing one is no reason to stop.
+
+        Returns:
+            Whether the next one will be read without those before it, and should be a beginning.
         """

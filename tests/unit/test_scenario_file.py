@@ -59,6 +59,11 @@ def test_a_trace_comes_from_a_list_or_a_table() -> None:
     assert [one.load for one in scenario.operators] == [Samples((1.0, 2.0), 5.0), Samples((7.0, 8.0), 1.0)]
 
 
+def test_an_operator_says_what_it_is_held_to() -> None:
+    scenario = read(HEAD + "operators: {a: {rate: 1/s, class: gold, p99: 200 ms}, b: {rate: 1/s}}")
+    assert [(one.quality, one.goal_s) for one in scenario.operators] == [("gold", 0.2), (None, None)]
+
+
 def test_keys_that_are_not_skewed_spread_evenly_and_skewed_ones_do_not() -> None:
     even, skewed = keyed_weights(4, 10_000, 0.0), keyed_weights(4, 10_000, 1.5)
     assert sum(even) == pytest.approx(1.0)
@@ -87,6 +92,10 @@ WRONG = [
     ("operators: {o: {baseline: 1/s, amplitude: 2/s, period: 1 s}}", "HW1007", "above the baseline"),
     ("operators: {o: {rate: 1/s, skew: 1}}", "HW1011", "routing: keyed"),
     ("operators: {o: {}}", "HW1012", "no load"),
+    ("operators: {o: {rate: 1/s, class: platinum}}", "HW1007", "gold, silver, bronze; found text 'platinum'"),
+    ("operators: {o: {rate: 1/s, class: glod}}", "HW1007", "Did you mean 'gold'?"),
+    ("operators: {o: {rate: 1/s, p99: 0 s}}", "HW1007", "above 0"),
+    ("operators: {o: {rate: 1/s, p99: fast}}", "HW1006", "'p99'"),
     ("operators: {o: {rate: 1/s}}\nevents: [{at: 1, do: link, between: [a, b], latency: 1 s}]", "HW1011", "no 'sites'"),
     ("operators: {o: {inputs: [p]}, p: {rate: 1/s}}\nevents: [{at: 1, do: rate, operator: o, factor: 2}]", "HW1011",
      "nothing comes from outside"),

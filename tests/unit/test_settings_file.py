@@ -199,6 +199,11 @@ def test_file_and_properties_may_agree_and_must_not_contradict() -> None:
             "operators:\n  hot: {streams: [{rate_factor: 2}]}\n",
             "HW1012 h.yml:2: stream 1 of operator 'hot' has no 'from'. Add one, such as 'from: operator-1'.",
         ),
+        (
+            "goals: {p99: 1 s, class: glod}\n",
+            "HW1007 h.yml:1: 'goals' of the file: 'class' must be one of gold, silver, bronze; found text 'glod'. "
+            "Did you mean 'gold'?",
+        ),
         ("goals: {p99: 0}\n", "HW1007 h.yml:1: 'goals' of the file: 'p99' must be above 0; found '0'."),
         (
             "goals: {p95: 1 s}\n",

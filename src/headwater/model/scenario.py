@@ -78,6 +78,8 @@ class Simulated:
     hop_s: float | None = None  # what a hop costs; None: as its lane does
     on: tuple[str, ...] = ()  # the machine of each instance, in turn; empty: not placed before a schedule says where
     share: float = math.inf  # of processor that an instance gets at most: seconds of work at speed 1 in a second
+    quality: str | None = None  # 'class' in files: what it is held to where goals are held; None: the lowest
+    goal_s: float | None = None  # 'p99' in files: a goal of its own; None: that of its class
 
     @property
     def hop(self) -> float:

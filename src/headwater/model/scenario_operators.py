@@ -10,6 +10,7 @@ from typing import Any
 from headwater.model import fields
 from headwater.model.fields import Field, Spot, read_fields
 from headwater.model.pipeline import Stream
+from headwater.model.quality import QUALITIES
 from headwater.model.report import describe
 from headwater.model.scenario import LANE_HOP_S, Samples, Simulated
 from headwater.model.tree import line_of
@@ -64,6 +65,8 @@ OPERATOR = {
     "hop": Field("hop_s", fields.quantity("time")),
     "on": Field("on", _machines),
     "share": Field("share", fields.quantity("cores")),
+    "class": Field("quality", fields.one_of({name: name for name in QUALITIES})),
+    "p99": Field("goal_s", fields.quantity("time", above_zero=True)),
 }
 STREAM = {
     "from": Field("source", fields.name, "operator-1"),
@@ -82,6 +85,8 @@ PLAIN = (
     "hop_s",
     "on",
     "share",
+    "quality",
+    "goal_s",
 )
 
 

@@ -1,0 +1,1 @@
+"""How much processor does each runner get now?"""
