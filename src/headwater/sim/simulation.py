@@ -24,7 +24,8 @@ from headwater.model.scenario import (
     Schedule,
 )
 from headwater.model.units import show
-from headwater.ports import Governor, Meter, Reading
+from headwater.ports import Governor, Meter
+from headwater.sim.metering import PlantMeter
 from headwater.sim.plant import Plant
 from headwater.sim.result import Moment, Simulated, gathered
 from headwater.sim.schedule import decide, decide_pipeline
@@ -70,8 +71,7 @@ class Simulation:
         self._gone: dict[int, int] = {}  # by instance: the step at which it went
         self._up, self._used = np.zeros(len(cast.machines)), np.zeros(len(cast.machines))
         self._moments: list[Moment] = []
-        self._read_at = 0
-        self._read = {name: getattr(self.plant.counts, name).copy() for name in ("came", "done", "spent")}
+        self._meter = PlantMeter(self.plant)
 
     @property
     def now_s(self) -> float:
@@ -90,8 +90,12 @@ class Simulation:
 
     @property
     def meter(self) -> Meter:
-        """What a controller reads."""
-        return _PlantMeter(self)
+        """What a controller of everything reads."""
+        return self._meter
+
+    def meter_of(self, machine: str) -> Meter:
+        """Return what a controller of one machine reads; it counts from now on."""
+        return PlantMeter(self.plant, machine)
 
     @property
     def governor(self) -> Governor:
@@ -119,32 +123,6 @@ class Simulation:
         return gathered(
             self.plant, self.scenario.name, self.seed, present, self._up, self._used, self._moments
         )  # fmt: skip
-
-    def read(self) -> Mapping[str, Reading]:
-        """Return what was measured of each instance that is placed, since the call before this one."""
-        plant = self.plant
-        plant.settle()
-        seconds = (plant.step - self._read_at) * plant.dt
-        count = len(plant.cast.operator_of)
-        fresh = {name: getattr(plant.counts, name)[:count] - self._read[name][:count] for name in self._read}
-        waiting = plant.waiting()
-        found = {}
-        for i, name in enumerate(plant.cast.instances):
-            if plant.machine[i] < 0 or seconds <= 0.0:
-                continue
-            done = float(fresh["done"][i])
-            found[name] = Reading(
-                seconds,
-                float(fresh["came"][i]) / seconds,
-                done / seconds,
-                float(waiting[i]),
-                float(fresh["spent"][i]) / done if done > 0.0 else 0.0,
-                done * float(plant.knobs.work[i]) / seconds,
-                float(plant.knobs.cap[i]),
-            )
-        self._read = {name: getattr(plant.counts, name).copy() for name in self._read}
-        self._read_at = plant.step
-        return found
 
     def _run(self, until: int) -> None:
         steps = until - self.plant.step
@@ -219,26 +197,18 @@ def _told(change: LinkChange) -> str:
     return " and ".join(parts)
 
 
-class _PlantMeter:
-    """The port `Meter`."""
-
-    def __init__(self, simulation: Simulation) -> None:
-        self._simulation = simulation
-
-    def read(self) -> Mapping[str, Reading]:
-        """Return what was measured since it was read last."""
-        return self._simulation.read()
-
-
 class _PlantGovernor:
     """The port `Governor`."""
+
+    weighs = False
 
     def __init__(self, plant: Plant) -> None:
         self._plant = plant
 
-    def set(self, shares: Mapping[str, float]) -> None:
-        """Limit what instances may use."""
-        self._plant.share(shares)
+    def set(self, limits: Mapping[str, float], shares: Mapping[str, float] | None = None) -> None:
+        """Limit what instances may use; machines that are full are shared by demand, whatever the shares are."""
+        del shares
+        self._plant.share(limits)
 
 
 def simulate(
