@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import subprocess
 import time
 from collections.abc import Iterable, Iterator
@@ -18,12 +17,12 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headwater.bind.jars import Jars, ensure
+from headwater.bind.jars import Jars
 from headwater.bind.kafka import KafkaBroker
 from headwater.bind.session import start_session
 from headwater.bind.sources import READER
 from headwater.bind.topics import client_settings, ensure_topics, tail
-from headwater.errors import BindError
+from tests.contract.fetched import fetched
 
 __all__ = ["MARKS", "Streams", "as_text", "end_java", "streams"]
 
@@ -39,12 +38,7 @@ SCHEMA = "id int, key string, list array<int>, at timestamp"
 
 def streams(folder: Path) -> Iterator[Streams]:
     """Yield a desk in a folder, and end everything of it."""
-    try:
-        jars = ensure()
-    except BindError as error:
-        if os.environ.get("CI") == "true":
-            raise
-        pytest.skip(str(error))
+    jars = fetched()
     broker = KafkaBroker("hub", folder / "broker", jars)
     broker.start()
     end_java()  # that of other tests has no connector on its class path

@@ -24,13 +24,14 @@ from headwater.bind import keyring
 from headwater.bind.box import Box
 from headwater.bind.broker_files import is_loopback
 from headwater.bind.certificates import issue
-from headwater.bind.jars import Jars, ensure
+from headwater.bind.jars import Jars
 from headwater.bind.kafka import Access, KafkaBroker
 from headwater.bind.keyring import Credentials, broker_password
 from headwater.bind.session import start_session
 from headwater.bind.sources import READER
 from headwater.bind.topics import client_settings, end_offsets, ensure_topics, tail
 from headwater.errors import BindError
+from tests.contract.fetched import fetched
 from tests.contract.streams import MARKS, end_java
 
 pytestmark = MARKS
@@ -44,12 +45,7 @@ PASSWORD = broker_password(b"a secret of this test", "hub")
 
 @pytest.fixture(scope="module")
 def jars() -> Jars:
-    try:
-        return ensure()
-    except BindError as error:
-        if os.environ.get("CI") == "true":
-            raise
-        pytest.skip(str(error))
+    return fetched()
 
 
 @pytest.fixture(scope="module")

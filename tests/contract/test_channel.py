@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from headwater.bind.carry import MARK, carry
 from headwater.bind.channel import encode, schema_id, with_headers
 from headwater.bind.headers import CREATED, FROM, ORIGIN, SCHEMA, From, headers_of, parse_from
-from headwater.bind.sources import channel_rows
+from headwater.bind.sources import FETCH, FETCH_FROM, READER, channel_rows, nodes, records_of
 from headwater.bind.topics import client_settings
 from headwater.errors import SpecError
 from tests.contract.streams import MARKS, Streams, as_text, streams
@@ -59,6 +59,29 @@ def text(frame: DataFrame) -> DataFrame:
     """Return every cell as text: not every type has a value in Python."""
     numbered = frame.toDF(*(f"_{i}" for i in range(len(frame.columns))))
     return numbered.select(*(F.col(name).cast("string") for name in numbered.columns))
+
+
+def test_what_is_fetched_ahead_is_bounded_at_the_sites_own_broker_and_at_no_other(desk: Streams) -> None:
+    def fetched(address: str) -> tuple[str | None, str | None]:
+        frame = records_of(desk.spark, address, desk.topic())
+        options = next(iter(nodes(frame._jdf.queryExecution().analyzed()))).extraOptions()
+        return options.get("kafka.fetch.max.bytes"), options.get("kafka.max.partition.fetch.bytes")
+
+    desk.spark.conf.set(FETCH, "70000")
+    desk.spark.conf.set(FETCH_FROM, desk.address)
+    topic = desk.topic()
+    desk.feed(topic, range(50))
+    try:
+        assert fetched(desk.address) == ("70000", "70000")
+        assert fetched(desk.address.replace("127.0.0.1", "localhost")) == (
+            None,
+            READER["kafka.max.partition.fetch.bytes"],
+        )
+        assert len(desk.run(records_of(desk.spark, desk.address, topic))) == 50
+    finally:
+        desk.spark.conf.unset(FETCH)
+        desk.spark.conf.unset(FETCH_FROM)
+    assert fetched(desk.address) == (None, READER["kafka.max.partition.fetch.bytes"])
 
 
 def test_every_type_comes_out_as_it_went_in_and_so_do_nulls(desk: Streams) -> None:

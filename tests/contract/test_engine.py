@@ -20,7 +20,6 @@ from headwater.bind.site_broker import SiteBroker
 from headwater.bind.topics import ensure_topics, tail
 from headwater.plan.jobs import Job, Topic
 from headwater.ports import Broker, Engine, Record
-from headwater.serve.fleet import shared
 from headwater.sim.engine import SimEngine
 from headwater.sim.world import World
 from tests.control import CODE, Feed
@@ -74,7 +73,7 @@ class Real:
     def __init__(self, folder: Path) -> None:
         found = jars.ensure(lambda _: None)
         archives = archive.ensure(found, lambda _: None)
-        flags = shared(archives.get("kafka"))
+        flags = archive.flags(archives.get("kafka"))
         self._kafka = KafkaBroker(
             "a", folder / "broker", found, flags=flags, bootstrap=archives.get("bootstrap"), is_detached=True
         )
@@ -91,7 +90,7 @@ class Real:
                 found,
                 lambda: self._kafka.address,
                 Code(folder / site / "code", lambda _: upload),
-                tuple(shared(archives.get("spark"))),
+                tuple(archive.flags(archives.get("spark"))),
             )
             self._spark[site] = SparkEngine(ground)
         self.engines: Mapping[str, Engine] = self._spark

@@ -18,13 +18,13 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import SparkSession
 
-from headwater.bind.jars import Jars, ensure
+from headwater.bind.jars import Jars
 from headwater.bind.kafka import KafkaBroker
 from headwater.bind.topics import client_settings
-from headwater.errors import BindError
 from headwater.serve.feed import Record, feed, sent_records
 from headwater.serve.output import Output
 from tests import plain_spark
+from tests.contract.fetched import fetched
 from tests.plain_spark import EXAMPLES, reference
 
 NAMES = ("fire", "readings", "traffic")
@@ -33,12 +33,7 @@ DRY_RUN_S = 300.0  # on a machine that does many things at once
 
 @pytest.fixture(scope="module")
 def jars() -> Jars:
-    try:
-        return ensure()
-    except BindError as error:
-        if os.environ.get("CI") == "true":
-            raise
-        pytest.skip(str(error))
+    return fetched()
 
 
 @pytest.fixture(scope="module")

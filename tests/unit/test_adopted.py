@@ -77,15 +77,17 @@ def test_there_is_no_start_of_what_is_not_there() -> None:
 
 def test_only_the_first_process_of_a_session_is_found(program: subprocess.Popen[bytes]) -> None:
     mark = "a mark of this test"
-    with subprocess.Popen([*SLEEP, mark]) as follower:
-        other = find_leader(lambda command: mark in command)
-        follower.kill()
-    assert other is None
-    with subprocess.Popen([*SLEEP, mark], start_new_session=True) as leader:
-        found = find_leader(lambda command: mark in command)
-        leader.kill()
-    assert found is not None
-    assert found.pid == leader.pid
+    found = []
+    for is_first in (False, True):
+        command = [sys.executable, "-c", "import time; print(flush=True); time.sleep(600)", mark]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=is_first) as one:
+            assert one.stdout is not None
+            one.stdout.readline()  # for a moment after its start, a process has no command line
+            leader = find_leader(lambda command: mark in command)
+            one.kill()
+        found.append(leader is not None and leader.pid == one.pid)
+        assert is_first or leader is None
+    assert found == [False, True]
 
 
 STARTER = """

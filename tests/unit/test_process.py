@@ -379,3 +379,13 @@ def test_a_pipe_in_the_place_of_a_file_keeps_nobody_waiting(make: Make) -> None:
     assert runner.tail(5) is None
     started(runner)
     assert runner.tail(5) == ["the stand-in runs"]
+
+
+def test_a_folder_in_the_place_of_a_file_is_not_in_the_way(make: Make) -> None:
+    runner = make(is_detached=True)
+    for name in ("runner.log", "runner.pid", "runner.json", "spec.json", "token"):
+        (runner.spec.folder / name / "full").mkdir(parents=True)
+    assert not runner.adopt()
+    runner.kill()
+    started(runner)
+    assert runner.ask({"do": "x"})["ok"]

@@ -96,6 +96,42 @@ def test_a_forced_job_is_forced_until_it_is_changed_or_arrived(file: Path) -> No
     assert store.forced() == Store(file).forced() == frozenset()
 
 
+def test_a_goal_goes_with_the_last_job_of_its_composition_in_the_same_change(file: Path) -> None:
+    store = Store(file)
+    store.change(change(job(1), job(2), job(3, composition="town")))
+    store.set_goal("chain", ("gold", None))
+    store.set_goal("town", (None, 0.2))
+    store.set_policy("weighted")
+    store.change(change(job(4), removed=["job-0001", "job-0002"]))
+    assert set(store.goals()) == set(Store(file).goals()) == {"chain", "town"}, "a job is left of both"
+    with pytest.raises(BindError, match="HW4221"):
+        store.change(change(replace(job(5), site=None), removed=["job-0004"]))  # type: ignore[arg-type]
+    assert set(store.goals()) == set(Store(file).goals()) == {"chain", "town"}, "nothing was changed"
+    store.change(change(removed=["job-0004"]))
+    for seen in (store, Store(file)):
+        assert (dict(seen.goals()), seen.policy()) == ({"town": {"class": None, "p99_s": 0.2}}, "weighted")
+    store.change(change(job(3, composition="chain")))  # the last of 'town' goes over to another 'chain'
+    for seen in (store, Store(file)):
+        assert dict(seen.goals()) == {}
+
+
+def test_goals_and_policy_are_told_from_memory(file: Path) -> None:
+    store = Store(file)
+    store.change(change(job(1)))
+    store.set_goal("chain", ("gold", None))
+    store.set_policy("weighted")
+    before = store.goals()
+    store.close()  # whoever looks at the file now fails
+    assert (dict(store.goals()), store.policy()) == ({"chain": {"class": "gold", "p99_s": None}}, "weighted")
+    again = Store(file)
+    again.set_goal("chain", ("silver", 0.1))
+    again.set_policy(None)
+    assert (dict(again.goals()), again.policy()) == ({"chain": {"class": "silver", "p99_s": 0.1}}, None)
+    assert again.goals() is again.goals(), "asking costs nothing"
+    with pytest.raises(TypeError):
+        before["x"] = {}  # type: ignore[index]
+
+
 def test_history_tells_who_what_when_and_how_it_ended_the_last_first(file: Path) -> None:
     store = Store(file)
     first = store.change(change(job(1), what="job 'A' submitted"))

@@ -307,16 +307,6 @@ def test_a_box_is_the_machine_itself_unless_told_otherwise() -> None:
     assert Box() == Box((), "127.0.0.1", "127.0.0.1", False)
 
 
-@pytest.fixture
-def second(tmp_path: Path) -> Hierarchy:
-    """A folder that looks like control groups of version 2."""
-    (tmp_path / "cgroup.controllers").write_text("cpuset cpu io memory pids\n")
-    (tmp_path / "cgroup.subtree_control").write_text("")
-    found = find(tmp_path)
-    assert found is not None
-    return found
-
-
 def test_version_2_is_found(second: Hierarchy, tmp_path: Path) -> None:
     assert second == Hierarchy(2, tmp_path, tmp_path, tmp_path)
     (tmp_path / "cgroup.controllers").write_text("hugetlb\n")

@@ -29,7 +29,7 @@ from headwater.bind.java import java
 from headwater.bind.kafka import BOOTSTRAP, KafkaBroker
 from headwater.errors import BindError
 
-__all__ = ["are_made", "ensure"]
+__all__ = ["are_made", "ensure", "flags"]
 
 PATIENCE_S = 300.0
 FILES = {
@@ -55,6 +55,11 @@ _WARM_UP = Path(__file__).with_name("warm_up.py")
 def are_made() -> bool:
     """Return whether all of them are there."""
     return all(_folder().joinpath(file).exists() for file in FILES.values())
+
+
+def flags(archive: Path | None) -> list[str]:
+    """Return what makes Java use an archive, and be quiet if it does not fit."""
+    return [] if archive is None else [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:disable"]
 
 
 def ensure(jars: Jars, say: Callable[[str], None]) -> dict[str, Path]:

@@ -19,3 +19,4 @@ class Box:
     address: str = "127.0.0.1"  # by which other sites reach it
     manage: str = "127.0.0.1"  # by which processes outside the testbed reach it, past the links
     is_apart: bool = False  # whether it has a network of its own, where every port is free
+    group: str = ""  # control group that it is limited by; '': none of its own

@@ -7,7 +7,6 @@ its checkpoint; that folder is what goes to another site when the job moves.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import io
 import json
@@ -16,7 +15,7 @@ import shutil
 import tarfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,8 +23,10 @@ from typing import Any
 from headwater.bind.box import Box
 from headwater.bind.code import Code
 from headwater.bind.jars import Jars
+from headwater.bind.known_runner import KnownRunner
 from headwater.bind.privilege import hand_over, identity
 from headwater.bind.process import RunnerProcess, RunnerSpec
+from headwater.bind.runner_folders import folder_of, mark, marked, runner_folders
 from headwater.errors import BindError
 from headwater.plan.cut import safe
 from headwater.plan.jobs import Job, State
@@ -35,7 +36,8 @@ __all__ = ["Ground", "SparkEngine"]
 
 READY_S = 180.0  # a runner that is not ready by then never will be
 ASK_S = 120.0
-STATUS_S = 10.0
+STATUS_WAIT_S = 1.0  # for all runners together
+ADOPT_S = 0.3  # for all runners together; whoever was killed is waited for
 STATES_S = 0.2  # as long an answer about states is good
 DRAIN_S = 150.0
 THREADS = 1024  # a real-time query holds its threads for good; a number costs nothing, threads come as they are needed
@@ -64,20 +66,6 @@ class Ground:
     keyring: Path | None = None  # with what brokers beyond this machine ask for
 
 
-@dataclass
-class _Runner:
-    """A runner, and what it was last asked to run."""
-
-    process: RunnerProcess
-    code: str  # of its project; '' : it runs jobs by themselves
-    lock: threading.RLock = field(default_factory=threading.RLock)
-    pid: int | None = None  # for which `specs` holds
-    specs: dict[str, str] = field(default_factory=dict)  # by job
-    begun_s: float = 0.0
-    pause_s: float = 0.0
-    idle_s: float | None = None  # since when it has had nothing to run
-
-
 class SparkEngine:
     """The jobs of one site, on Spark."""
 
@@ -85,13 +73,14 @@ class SparkEngine:
         """Take the ground; runners that still run in its folder are taken over when their jobs are ensured."""
         self._ground = ground
         self._say = say
-        self._runners: dict[str, _Runner] = {}
+        self._runners: dict[str, KnownRunner] = {}
         self._lock = threading.Lock()
         needs = [ground.folder, *ground.jars.spark[:1]]  # as a runner's start looks at them
         self._owner = None if ground.user is None else identity(ground.user, needs).user
         self._refused: dict[str, tuple[str, str]] = {}  # by job: the spec that its runner refused, and why
         self._names: dict[tuple[str, str], str] = {}  # by composition and fragment: the job
         self._seen: tuple[float, Mapping[str, Running]] = (-STATES_S, {})  # when, and how the jobs were
+        self.fetch_bytes: Mapping[str, int] = {}  # by composition: what its queries fetch at most when they start next
 
     def ensure(self, record: Record) -> None:
         """Let the job run as its record says."""
@@ -107,6 +96,7 @@ class SparkEngine:
         if runner.specs.get(job.name) == spec:
             return
         answer = runner.process.ask({"do": "start", **request}, ASK_S)
+        runner.forget(_part_id(job))
         if answer.get("ok"):
             runner.specs[job.name] = spec
             self._refused.pop(job.name, None)
@@ -126,6 +116,7 @@ class SparkEngine:
         request = {"do": "halt", "drain": is_drain, **self._request(record)}
         answer = runner.process.ask(request, DRAIN_S)
         runner.specs.pop(job.name, None)
+        runner.forget(_part_id(job))
         if not answer.get("ok"):
             raise BindError(str(answer.get("error")))
         return _by_topic(job, answer["positions"], answer.get("own", {}))
@@ -136,20 +127,39 @@ class SparkEngine:
             self._seen = (time.monotonic(), self._asked())
         return self._seen[1]
 
+    def answers(self, wait_s: float) -> Mapping[str, tuple[float, Mapping[str, Running]]]:
+        """Return how the jobs of runners are, by composition, with the time (monotonic) at which each runner said so.
+
+        All runners are asked. One that has little of the processor may take seconds to answer: nobody waits for it
+        longer than `wait_s`, it is as it said last, and its answer counts when it comes. One that has never answered
+        is left out.
+        """
+        runners = {name: one for name, one in list(self._runners.items()) if self._is_up(one)}
+        for runner in runners.values():
+            runner.ask()
+        end_s = time.monotonic() + wait_s
+        found: dict[str, tuple[float, Mapping[str, Running]]] = {}
+        for composition, runner in runners.items():
+            runner.wait(max(0.0, end_s - time.monotonic()))
+            said_s, parts = runner.said_s, runner.parts
+            if said_s is not None:
+                named = ((self._names.get((composition, one["id"])), one) for one in parts)
+                jobs = {name: _running(one) for name, one in named if name is not None}
+                found[composition] = (said_s, jobs | self._refusals(composition))
+        return found
+
     def _asked(self) -> dict[str, Running]:
         self._end_idle()
-        found: dict[str, Running] = {}
-        for composition, runner in list(self._runners.items()):
-            if not self._is_up(runner):
-                continue
-            with contextlib.suppress(BindError, OSError, ValueError):
-                for one in runner.process.ask({"do": "status"}, STATUS_S).get("parts", []):
-                    name = self._names.get((composition, one["id"]))
-                    if name is not None:
-                        found[name] = _running(one)
-        for name, (_, why) in list(self._refused.items()):
-            found[name] = Running("failed", text=why)
-        return found
+        found = {name: one for _, jobs in self.answers(STATUS_WAIT_S).values() for name, one in jobs.items()}
+        return found | self._refusals(None)
+
+    def _refusals(self, composition: str | None) -> dict[str, Running]:
+        """Return the jobs of a composition, or all, that their runner refused."""
+        refused = dict(self._refused)
+        if composition is not None:
+            own = {name for (of, _), name in list(self._names.items()) if of == composition}
+            refused = {name: one for name, one in refused.items() if name in own}
+        return {name: Running("failed", text=why) for name, (_, why) in refused.items()}
 
     def pack(self, name: str) -> bytes:
         """Return the checkpoint of a stopped job."""
@@ -178,12 +188,22 @@ class SparkEngine:
         self._refused.pop(name, None)
         for (composition, part), known in list(self._names.items()):
             if known == name:
-                runner = self._runners[composition]
-                if self._is_up(runner):
-                    runner.process.ask({"do": "forget", "id": part}, ASK_S)
-                runner.specs.pop(name, None)
+                runner = self._runners.get(composition)  # there is none if it ended while nobody looked
+                if runner is not None:
+                    self._forget(runner, part)
+                    runner.specs.pop(name, None)
                 del self._names[composition, part]
         shutil.rmtree(self._folder(name), ignore_errors=True)
+
+    def _forget(self, runner: KnownRunner, part: str) -> None:
+        """Let a part not run any more."""
+        runner.decide()
+        if self._is_up(runner):
+            runner.process.ask({"do": "forget", "id": part}, ASK_S)
+        elif not runner.process.is_alive:
+            with runner.lock:
+                if not runner.process.is_alive:
+                    runner.process.kill()  # one that did not answer may still write
 
     def warm(self, job: Job, brokers: Mapping[str, str]) -> None:
         """Let the runner of the job be up, and have seen its like."""
@@ -199,10 +219,18 @@ class SparkEngine:
         """Return process id, memory in bytes and processor seconds of each runner, by composition."""
         return {name: (one.process.pid, *one.process.usage()) for name, one in list(self._runners.items())}
 
+    def crew(self) -> Mapping[str, tuple[int | None, str]]:
+        """Return process id and code of each runner that is up, by composition."""
+        return {name: (one.process.pid, one.code) for name, one in list(self._runners.items()) if self._is_up(one)}
+
+    def read_of(self, code: str) -> Path:
+        """Return the file with what was read of a pipeline's project."""
+        return self._ground.code.of_pipeline(code)[1]
+
     def log(self, name: str, lines: int) -> str:
         """Return the last lines of what the runner of a job printed."""
         for (composition, _), known in list(self._names.items()):
-            if known == name:
+            if known == name and composition in self._runners:
                 return "\n".join(self._runners[composition].process.tail(lines) or ())
         return ""
 
@@ -225,15 +253,45 @@ class SparkEngine:
                 runner.process.kill()
                 runner.begun_s = 0.0
 
-    def adopt(self) -> int:
-        """Take over the runners that still run from an earlier agent; return how many."""
-        count = 0
-        for folder in sorted(self._ground.folder.glob("runners/*/composition.json")):
-            composition, code = json.loads(folder.read_text("utf-8"))
-            runner = self._known(composition, code)
-            with runner.lock:
-                count += runner.process.adopt()
-        return count
+    def adopt(self, records: Iterable[Record] = ()) -> int:
+        """Take over the runners that still run from an earlier agent; return how many, so far.
+
+        All at once: each has to answer, and one that has little of the processor takes its time. It is waited for a
+        moment only, and taken over when it answers; whoever has to do with its jobs waits longer.
+
+        Args:
+            records: Jobs that this site holds: what runners say of their parts is understood by them.
+        """
+        for record in records:
+            self._names[record.job.composition, _part_id(record.job)] = record.job.name
+        runners = list(self._found())
+        adoptions = [one.adopt(self._say) for one in runners]
+        end_s = time.monotonic() + ADOPT_S
+        for one in adoptions:
+            one.join(max(0.0, end_s - time.monotonic()))
+        late = sum(one.is_alive() for one in adoptions)
+        if late:
+            self._say(f"{late} of {len(adoptions)} runners have not answered yet; they are taken over when they do")
+        return sum(one.process.is_alive for one in runners)
+
+    def _found(self) -> Iterator[KnownRunner]:
+        """Yield the runners of earlier agents; a folder that is not as it should be keeps none of the others away."""
+        for folder in runner_folders(self._ground.folder):
+            try:
+                yield self._known(*self._marked(folder))
+            except Exception as error:  # noqa: BLE001 - an agent starts, whatever lies in a folder that is not its own
+                self._say(f"a runner is not taken over: {str(error) or type(error).__name__}")
+
+    def _marked(self, folder: Path) -> tuple[str, str]:
+        """Return whose runner is in a folder; where that is not known, nothing of it may run on.
+
+        It would be taken for the runner of its composition, with whatever code it has.
+        """
+        try:
+            return marked(folder)
+        except BindError:
+            RunnerProcess(self._spec(folder, "")).kill()
+            raise
 
     def _end_idle(self) -> None:
         """End runners that have had nothing to run for a while; for that while they are the warmest place to go to."""
@@ -255,27 +313,29 @@ class SparkEngine:
                 finally:
                     runner.lock.release()
 
-    def _runner(self, job: Job) -> _Runner:
+    def _runner(self, job: Job) -> KnownRunner:
         """Return the runner of a job's composition; a pipeline whose code is another one gets another runner."""
         runner = self._known(job.composition, job.code if job.part else "")
         self._names[job.composition, _part_id(job)] = job.name
         return runner
 
-    def _known(self, composition: str, code: str) -> _Runner:
+    def _known(self, composition: str, code: str) -> KnownRunner:
+        known = self._runners.get(composition)
+        if known is not None:
+            known.decide()
         with self._lock:
-            folder = self._ground.folder / "runners" / safe(composition)
             runner = self._runners.get(composition)
             if runner is None or runner.code != code:
                 if runner is not None:
                     runner.process.end()
-                process = RunnerProcess(self._spec(folder, composition, code))
-                runner = self._runners[composition] = _Runner(process, code)
+                folder = folder_of(self._ground.folder, composition)
+                folder.mkdir(parents=True, exist_ok=True)
+                mark(folder, composition, code)
+                runner = self._runners[composition] = KnownRunner(RunnerProcess(self._spec(folder, code)), code)
             runner.idle_s = None
             return runner
 
-    def _spec(self, folder: Path, composition: str, code: str) -> RunnerSpec:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "composition.json").write_text(json.dumps([composition, code]), "utf-8")
+    def _spec(self, folder: Path, code: str) -> RunnerSpec:
         ground = self._ground
         project, read = ground.code.of_pipeline(code) if code else ("", None)
         return RunnerSpec(
@@ -294,10 +354,10 @@ class SparkEngine:
             keyring=ground.keyring,
         )
 
-    def _is_up(self, runner: _Runner) -> bool:
+    def _is_up(self, runner: KnownRunner) -> bool:
         return runner.process.is_alive and runner.process.is_listening
 
-    def _up(self, runner: _Runner) -> None:
+    def _up(self, runner: KnownRunner) -> None:
         """Let a runner be up: the one that runs, one that ran before this agent came, or a new one."""
         if not self._is_up(runner) and not runner.process.is_alive and not runner.process.adopt():
             lived_s = time.monotonic() - runner.begun_s
@@ -312,9 +372,10 @@ class SparkEngine:
         runner.process.wait_ready(READY_S)
         if runner.process.pid != runner.pid:
             runner.pid = runner.process.pid
+            runner.forget()
             runner.specs = dict(self._specs_in(runner))
 
-    def _specs_in(self, runner: _Runner) -> Iterator[tuple[str, str]]:
+    def _specs_in(self, runner: KnownRunner) -> Iterator[tuple[str, str]]:
         """Yield what a runner that was taken over runs already."""
         names = {part: name for (_, part), name in self._names.items()}
         for one in runner.process.ask({"do": "status"}, ASK_S).get("parts", []):
@@ -347,6 +408,7 @@ class SparkEngine:
             # there tells how far it came.
             "begun_ms": 0 if record.epoch > 1 else int(time.time() * 1000),
             "formerly": [[one.broker, one.name] for one in record.formerly],
+            "fetch_bytes": self.fetch_bytes.get(job.composition),
             "spec": _digest([job.code, job.entry, job.part, [str(one) for one in job.topics], used]),
         }
         if job.part:

@@ -20,9 +20,10 @@ from typing import IO
 
 from headwater.errors import BindError
 
-__all__ = ["GET_JAVA", "OLDEST_JAVA", "Child", "find_java", "java", "java_major"]
+__all__ = ["GET_JAVA", "HEAP_MB", "OLDEST_JAVA", "Child", "find_java", "java", "java_major"]
 
 OLDEST_JAVA = 17
+HEAP_MB = 512  # of a runner's JVM; Spark refuses less than 450
 GET_JAVA = (
     "install a Java 17 or newer runtime (Debian: apt install openjdk-17-jre-headless; "
     "Fedora: dnf install java-17-openjdk-headless; macOS: brew install openjdk@17) or set JAVA_HOME to one"

@@ -5,30 +5,30 @@ the operating system. Ending it means ending all of them: a fragment must never 
 runner is started again only when nothing of the old one is left. It ends with the process that started it, or,
 detached, goes on and is adopted by the next one.
 
-A runner may run as another user, to whom its folder then belongs: nothing of others may lie in there, and what
-this process writes there never follows a link.
+A runner may run as another user, to whom its folder then belongs: nothing of others may lie in there, and what this
+process reads and writes there goes through `bind.handed_over`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
 import signal
-import stat
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import psutil
 
 from headwater.bind.adopted import Adopted, find_leader, started_at
 from headwater.bind.box import Box
-from headwater.bind.java import Child
+from headwater.bind.duty_process import let_go_on, members
+from headwater.bind.handed_over import open_log, put, remove, take
+from headwater.bind.java import HEAP_MB, Child
 from headwater.bind.privilege import Identity, hand_over, identity
 from headwater.bind.talk import Caller, make_token
 from headwater.errors import BindError
@@ -53,7 +53,7 @@ class RunnerSpec:
     brokers: Mapping[str, str]  # addresses by site
     threads: int
     rate_rps: float  # that all its parts together are expected to take in
-    heap_mb: int = 512
+    heap_mb: int = HEAP_MB
     flags: Sequence[str] = ()  # more options of Java
     box: Box = field(default_factory=Box)
     is_detached: bool = False  # whether it goes on when this process ends
@@ -87,6 +87,11 @@ class RunnerProcess:
         """Return whether it can be asked."""
         return self.is_alive and self._ready_file.exists()
 
+    @property
+    def is_left(self) -> bool:
+        """Return whether a runner of this folder runs, whoever started it."""
+        return self._running() is not None
+
     def start(self) -> None:
         """Start it; nothing of an earlier one may be left, and so it is ended first.
 
@@ -98,21 +103,22 @@ class RunnerProcess:
         folder = self.spec.folder
         folder.mkdir(parents=True, exist_ok=True)
         self._end_leftover()
-        self._ready_file.unlink(missing_ok=True)
         token_file = folder / "token"
+        for file in (self._ready_file, token_file):
+            remove(file)
         self._token = make_token(token_file)
-        _put(self._spec_file, json.dumps(self._told(token_file)))
+        put(self._spec_file, json.dumps(self._told(token_file)))
         rights = Identity()
         if self.spec.user is not None:
             rights = identity(self.spec.user, self._needs())
         self.note = rights.note
-        with _opened_log(self.log) as log:
+        with open_log(self.log) as log:
             if rights.user is not None:
                 hand_over(folder, rights.user)
             command = [sys.executable, "-m", MODULE, str(self._spec_file)]
             command = [*self.spec.box.enter, *rights.words, *command]
             self._child = Child(command, folder, log, is_bound=not self.spec.is_detached)
-        _put(self._pid_file, f"{self._child.pid} {started_at(self._child.pid) or 0.0}")
+        put(self._pid_file, f"{self._child.pid} {started_at(self._child.pid) or 0.0}")
 
     def adopt(self) -> bool:
         """Take over the detached runner of this folder; return whether one runs that knows its token.
@@ -125,13 +131,16 @@ class RunnerProcess:
         if found is None:
             return False
         self._hang_up()
+        with contextlib.suppress(OSError):  # whoever kept it to its share by stopping it may have been killed meanwhile
+            let_go_on(members(found.pid))
         try:
-            self._token = _take(self.spec.folder / "token")
+            self._token = take(self.spec.folder / "token")
             self._call()
-        except (BindError, OSError, ValueError, KeyError, TypeError):
+        except (BindError, OSError):
             return False
         self._child = found
-        _put(self._pid_file, f"{found.pid} {started_at(found.pid) or 0.0}")
+        with contextlib.suppress(OSError):  # without its number, it is found by its command line
+            put(self._pid_file, f"{found.pid} {started_at(found.pid) or 0.0}")
         return True
 
     def _needs(self) -> list[Path]:
@@ -191,7 +200,7 @@ class RunnerProcess:
         try:
             return caller.ask(request, timeout_s)
         except BindError:
-            self._hang_up()
+            self._hang_up(caller)
             raise
 
     def end(self, timeout_s: float = 20.0) -> None:
@@ -218,7 +227,7 @@ class RunnerProcess:
             self._end_leftover()  # one that was not adopted
         else:
             return
-        self._pid_file.unlink(missing_ok=True)
+        remove(self._pid_file)
 
     def usage(self) -> tuple[int, float]:
         """Return memory in bytes and processor seconds of all its processes."""
@@ -239,7 +248,7 @@ class RunnerProcess:
     def tail(self, count: int) -> list[str] | None:
         """Return the last lines that it printed; None if there is no log."""
         with contextlib.suppress(OSError):
-            return _take(self.log, MOST_LOG_BYTES).decode("utf-8", "replace").splitlines()[-count:]
+            return take(self.log, MOST_LOG_BYTES).decode("utf-8", "replace").splitlines()[-count:]
         return None
 
     @property
@@ -255,14 +264,26 @@ class RunnerProcess:
         return self.spec.folder / "runner.pid"  # its process id, and when it began
 
     def _call(self) -> Caller:
-        port = int(json.loads(_take(self._ready_file))["port"])
+        try:
+            port = json.loads(take(self._ready_file))["port"]
+            if not isinstance(port, int) or not 0 < port < 65536:
+                raise ValueError(port)
+        # The last one is what JSON that is nested too deeply ends with.
+        except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+            raise BindError(
+                f"HW4501 the runner of site '{self.spec.site}' does not answer: no port can be read in "
+                f"'{self._ready_file}'."
+            ) from error
         self._caller = Caller(port, self._token, self.spec.box.manage)
         return self._caller
 
-    def _hang_up(self) -> None:
-        if self._caller is not None:
-            self._caller.close()
-            self._caller = None
+    def _hang_up(self, only: Caller | None = None) -> None:
+        """Let go of the connection; of `only` this one, for another thread may have made a new one meanwhile."""
+        if only is None or self._caller is only:
+            # First it is nobody's: two threads that closed it could close what has its number by then.
+            caller, self._caller = self._caller, None
+            if caller is not None:
+                caller.close()
 
     def _end_leftover(self) -> None:
         """End what a crashed run left behind: only a session that really is that of a runner of this folder.
@@ -270,7 +291,7 @@ class RunnerProcess:
         Its first process may be gone, and others of it still write.
         """
         with contextlib.suppress(OSError, ValueError, IndexError):
-            pid = int(_take(self._pid_file).decode("ascii").split()[0])
+            pid = int(take(self._pid_file).decode("ascii").split()[0])
             if pid > 1 and any(self._is_mine(one) for one in _session(pid)):
                 _end_session(pid)
         # Whoever started a detached one may have been killed before it could write down the number.
@@ -288,7 +309,7 @@ class RunnerProcess:
     def _running(self) -> Adopted | None:
         """Return the runner of this folder that runs, whoever started it."""
         with contextlib.suppress(OSError, ValueError, psutil.Error):
-            pid, *began = _take(self._pid_file).decode("ascii").split()
+            pid, *began = take(self._pid_file).decode("ascii").split()
             found = started_at(int(pid))
             if found is not None and began == [str(found)] and self._is_my_command(psutil.Process(int(pid)).cmdline()):
                 return Adopted(int(pid), found)
@@ -303,39 +324,6 @@ class RunnerProcess:
                 return True
             return bool(Path(one.cwd()).samefile(self.spec.folder))
         return False
-
-
-def _put(file: Path, text: str) -> None:
-    """Write a file anew: a link that somebody put in its place is not followed."""
-    file.unlink(missing_ok=True)
-    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "w", encoding="utf-8") as opened:
-        opened.write(text)
-
-
-def _opened_log(file: Path) -> IO[bytes]:
-    """Open a log to append to it; what is no plain file with one name is not touched but replaced."""
-    with contextlib.suppress(OSError):
-        number = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK)
-        if _is_plain(number):
-            return os.fdopen(number, "ab")
-        os.close(number)
-    file.unlink(missing_ok=True)
-    return os.fdopen(os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o644), "ab")
-
-
-def _take(file: Path, most_bytes: int = 65536) -> bytes:
-    """Return the end of a plain file; nothing else may stand there, like a link to what others must not read."""
-    number = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with os.fdopen(number, "rb") as opened:
-        if not _is_plain(number):
-            raise OSError(errno.EINVAL, "it is no plain file", str(file))
-        opened.seek(max(0, os.fstat(number).st_size - most_bytes))
-        return opened.read(most_bytes)
-
-
-def _is_plain(number: int) -> bool:
-    status = os.fstat(number)
-    return stat.S_ISREG(status.st_mode) and status.st_nlink == 1
 
 
 def _session(leader: int) -> list[psutil.Process]:

@@ -54,6 +54,11 @@ _WRITER = {
     "kafka.max.block.ms": str(OUTAGE_MS),
     "kafka.reconnect.backoff.max.ms": "500",
 }
+# One request at a time to the site's own broker, which costs a millisecond there. A broker that just came up may refuse
+# the first request of a writer, because it does not lead the topic yet, and take the second: it does not know the
+# writer, and so not that something is missing. What was first never gets in then (KAFKA-15591), and would be left out
+# after the next start as if it had been written. Over long links it would cost a round trip for each record.
+_NEAR = {"kafka.max.in.flight.requests.per.connection": "1"}
 
 
 @dataclass(frozen=True)
@@ -340,7 +345,8 @@ class Query:
                 records = encode(rows, self.definition.schema_json, self._by)
             else:
                 records = with_headers(rows, self._by)
-            options = {**_WRITER, **spark_options(self.output[0]), **options, "includeHeaders": "true"}
+            near = _NEAR if self.output[0] == self.ground.broker else {}
+            options = {**_WRITER, **near, **spark_options(self.output[0]), **options, "includeHeaders": "true"}
             options["kafka.bootstrap.servers"], options["topic"] = self.output
             options["kafka.client.id"] = f"{self.client}.{self.attempts}"
             writer = records.writeStream.format("kafka")

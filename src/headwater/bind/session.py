@@ -19,6 +19,7 @@ from py4j.java_gateway import JavaClass
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from headwater.bind.java import HEAP_MB
 from headwater.model.project import LaneName
 
 __all__ = ["is_alive", "java_class", "java_strings", "lane_settings", "start_session"]
@@ -80,7 +81,6 @@ _KNOWN = (
     "org.apache.spark.sql.api.python.PythonSQLUtils",
     "org.apache.spark.api.python.PythonUtils",
 )
-HEAP_MB = 512  # Spark refuses less than 450
 
 
 def lane_settings(lane: LaneName) -> Mapping[str, str]:

@@ -16,6 +16,8 @@ from headwater.bind.channel import read_channel
 from headwater.bind.keyring import spark_options
 
 __all__ = [
+    "FETCH",
+    "FETCH_FROM",
     "READER",
     "channel_rows",
     "counted",
@@ -27,6 +29,9 @@ __all__ = [
     "union",
 ]
 
+# Settings of a session: bytes that its readers fetch ahead of one broker, that of the site. Of a broker that is far
+# away, so little at a time would be less than the link carries.
+FETCH, FETCH_FROM = "spark.headwater.fetch", "spark.headwater.fetch.from"
 READER = {
     "kafka.max.partition.fetch.bytes": "10485760",
     "kafka.receive.buffer.bytes": "-1",  # as large as the system finds right, as the writers have it
@@ -56,6 +61,11 @@ def records_of(spark: SparkSession, address: str, topic: str, wanted: Any = None
     """Return the records of a topic, headers included; those that are wanted, told by topic, partition and offset."""
     reader = spark.readStream.format("kafka").options(**READER).options(**spark_options(address))
     reader = reader.option("kafka.bootstrap.servers", address)
+    fetch_bytes = spark.conf.get(FETCH, None)
+    if fetch_bytes and address == spark.conf.get(FETCH_FROM, None):
+        reader = reader.option("kafka.fetch.max.bytes", fetch_bytes).option(
+            "kafka.max.partition.fetch.bytes", fetch_bytes
+        )
     records = reader.option("subscribe", topic).load()
     return records if wanted is None else records.where(wanted)
 

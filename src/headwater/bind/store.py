@@ -2,8 +2,9 @@
 
 One SQLite file: the jobs that are wanted, the pipelines that some of them come from, which uploads there are,
 hashes of tokens, what was changed by whom, and what each site said last that it holds. A change is one
-transaction: all of it is there afterwards, or nothing. What is wanted is also kept in memory, so that asking
-for it costs nothing; the store is the only writer of its file (the controller holds a lock on its folder).
+transaction: all of it is there afterwards, or nothing. What is wanted, latency goals included, is also kept in
+memory, so that asking for it costs nothing; the store is the only writer of its file (the controller holds a lock
+on its folder).
 Any thread may call anything.
 
     HW4220  the file cannot be opened, or another version wrote it
@@ -26,11 +27,14 @@ from typing import Any, Literal
 from headwater.errors import BindError
 from headwater.plan.jobs import Job, Topic, job_from, job_object
 
-__all__ = ["Alias", "Change", "Deployed", "Entry", "Kind", "Store", "Token"]
+__all__ = ["Alias", "Change", "Deployed", "Entry", "Goal", "Kind", "Store", "Token"]
 
 FORM = 1  # of the tables; another number means another meaning
 MOST_HISTORY = 5000  # changes that are remembered
 
+POLICY = "@policy"  # in the place of a name among the goals: nothing else is called so
+
+Goal = Mapping[str, str | float | None]  # `class` and `p99_s` of a composition or pipeline
 Kind = Literal["operator", "agent"]
 
 _TABLES = """
@@ -49,7 +53,10 @@ CREATE TABLE history (
   id INTEGER PRIMARY KEY, at_s REAL NOT NULL, who TEXT NOT NULL, what TEXT NOT NULL, outcome TEXT);
 CREATE TABLE held (site TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
 """
-_LATER = "CREATE TABLE IF NOT EXISTS begun (circle TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID"
+_LATER = (
+    "CREATE TABLE IF NOT EXISTS begun (circle TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS goals (composition TEXT PRIMARY KEY, quality TEXT, p99_s REAL) WITHOUT ROWID",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +142,7 @@ class Store:
             self._wanted = self._read_wanted()
             self._forced = frozenset(name for (name,) in self._base.execute("SELECT name FROM forced"))
             self._begun = self._read_begun()
+            self._goals, self._policy = self._read_goals()
             self._revision = self._number("revision")
         except (OSError, sqlite3.Error, ValueError, TypeError, zlib.error) as error:
             raise BindError(
@@ -168,14 +176,20 @@ class Store:
     def change(self, change: Change) -> int:
         """Make a change, and return its number in the history; afterwards it is there whatever happens.
 
-        Jobs that are put are no longer forced unless the change says so.
+        Jobs that are put are no longer forced unless the change says so. A composition or pipeline that no job is
+        left of takes its latency goal along: another of its name is another thing.
         """
         with self._lock:
-            wanted = {name: job for name, job in self._wanted.items() if name not in change.removed}
+            wanted = {name: job for name, job in self._wanted.items() if name not in change.removed} | dict(change.put)
             forced = (self._forced - {*change.put, *change.removed}) | frozenset(change.forced)
             begun = {**self._begun, **change.begun}
+            left = {job.composition for job in wanted.values()}
+            goals = {name: goal for name, goal in self._goals.items() if name in left}
             with self._writing() as base:
                 self._put_jobs(base, change, forced)
+                base.executemany(
+                    "DELETE FROM goals WHERE composition = ?", [(name,) for name in self._goals if name not in goals]
+                )
                 self._put_begun(base, change.begun)
                 for name, deployed in change.pipelines.items():
                     base.execute("DELETE FROM pipelines WHERE name = ?", (name,))
@@ -183,7 +197,7 @@ class Store:
                         base.execute("INSERT INTO pipelines VALUES (?,?)", (name, _packed(asdict(deployed))))
                 base.execute("INSERT OR REPLACE INTO meta VALUES ('revision', ?)", (self._revision + 1,))
                 number = self._add_history(base, change.at_s, change.who, change.what, None)
-            self._wanted, self._forced = MappingProxyType(wanted | dict(change.put)), forced
+            self._wanted, self._forced, self._goals = MappingProxyType(wanted), forced, MappingProxyType(goals)
             self._begun = {name: jobs for name, jobs in begun.items() if jobs is not None}
             self._revision += 1
         return number
@@ -202,6 +216,27 @@ class Store:
                 with self._writing() as base:
                     base.executemany("DELETE FROM forced WHERE name = ?", [(name,) for name in names])
                 self._forced -= frozenset(names)
+
+    def policy(self) -> str | None:
+        """Return the policy by which sites hold goals; None: each as its agent was told."""
+        return self._policy
+
+    def goals(self) -> Mapping[str, Goal]:
+        """Return the latency goals that were set, by composition or pipeline; the mapping does not change any more."""
+        return self._goals
+
+    def set_policy(self, policy: str | None) -> None:
+        """Set the policy by which sites hold goals; None: each as its agent was told."""
+        self.set_goal(POLICY, None if policy is None else (policy, None))
+
+    def set_goal(self, name: str, goal: tuple[str | None, float | None] | None) -> None:
+        """Set the class and the 99th percentile of a composition or pipeline; None: as its project says."""
+        with self._lock:
+            with self._writing() as base:
+                base.execute("DELETE FROM goals WHERE composition = ?", (name,))
+                if goal is not None:
+                    base.execute("INSERT INTO goals VALUES (?,?,?)", (name, *goal))
+            self._goals, self._policy = self._read_goals()
 
     def note(self, who: str, what: str, at_s: float, outcome: str) -> None:
         """Remember something that changes no job."""
@@ -303,7 +338,8 @@ class Store:
         tables = self._base.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         if not tables:
             self._base.executescript(f"BEGIN; {_TABLES} INSERT INTO meta VALUES ('form', {FORM}); COMMIT;")
-        self._base.execute(_LATER)
+        for table in _LATER:
+            self._base.execute(table)
         if self._number("form") != FORM:
             raise ValueError(f"it has form {self._number('form')}, and this version reads form {FORM}")
 
@@ -327,6 +363,12 @@ class Store:
     def _read_begun(self) -> Mapping[str, Mapping[str, Job]]:
         rows = self._base.execute("SELECT circle, body FROM begun").fetchall()
         return {name: {job.name: job for job in map(job_from, _unpacked(body))} for name, body in rows}
+
+    def _read_goals(self) -> tuple[Mapping[str, Goal], str | None]:
+        rows = self._base.execute("SELECT composition, quality, p99_s FROM goals ORDER BY composition").fetchall()
+        goals: dict[str, Goal] = {name: {"class": quality, "p99_s": p99_s} for name, quality, p99_s in rows}
+        policy = goals.pop(POLICY, None)
+        return MappingProxyType(goals), None if policy is None else str(policy["class"])
 
     @staticmethod
     def _put_begun(base: sqlite3.Connection, begun: Mapping[str, Mapping[str, Job] | None]) -> None:

@@ -42,6 +42,7 @@ __all__ = [
     "end_offsets",
     "ensure_topics",
     "first_offsets",
+    "is_away",
     "reason",
     "remove_topics",
     "tail",
@@ -49,6 +50,22 @@ __all__ = [
 ]
 
 PAUSE_S = 0.02  # between two questions about the same thing
+# What a broker answers that is starting, stopping or handing over, and what the client says of one that is away.
+# Kafka itself calls these retriable; the client's own `retriable` is only about transactions.
+_AWAY = frozenset({KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN})
+_PASSING = _AWAY | frozenset(
+    {
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.NOT_CONTROLLER,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+    }
+)
 
 
 def client_settings(address: str) -> dict[str, Any]:
@@ -261,7 +278,25 @@ def tail(address: str, topic: str, since_timestamp_ms: int, timeout_s: float = 1
 def _assign_tail(
     consumer: Consumer, address: str, topic: str, since_timestamp_ms: int, timeout_s: float
 ) -> dict[int, int]:
-    """Point the consumer to the first record of each partition; return where each ends, for those with any."""
+    """Point the consumer to the first record of each partition; return where each ends, for those with any.
+
+    A broker that has just started leads its partitions a moment later; so long it is asked again.
+    """
+    why: KafkaException | None = None
+    for left_s in _rounds(timeout_s):
+        try:
+            return _assigned(consumer, address, topic, since_timestamp_ms, left_s)
+        except KafkaException as error:
+            why = error
+            if not _may_pass(error):
+                break
+    assert why is not None, "it was tried at least once"
+    raise why
+
+
+def _assigned(
+    consumer: Consumer, address: str, topic: str, since_timestamp_ms: int, timeout_s: float
+) -> dict[int, int]:
     found = consumer.list_topics(topic, timeout=timeout_s).topics[topic]
     if found.error is not None:
         if found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
@@ -271,6 +306,8 @@ def _assign_tail(
     starts = consumer.offsets_for_times(asked, timeout=timeout_s)
     ends: dict[int, int] = {}
     for start in starts:
+        if start.error is not None:  # what is there for an offset then is none
+            raise KafkaException(start.error)
         _, end = consumer.get_watermark_offsets(start, timeout=timeout_s)
         if start.offset != OFFSET_END and start.offset < end:
             ends[start.partition] = end
@@ -313,13 +350,16 @@ def _done(futures: Mapping[Any, Any], timeout_s: float, *fine: int) -> None:
                 raise
 
 
+def is_away(error: KafkaException) -> bool:
+    """Return whether the broker did not answer at all."""
+    first = error.args[0]
+    return isinstance(first, KafkaError) and first.code() in _AWAY
+
+
 def _may_pass(error: KafkaException) -> bool:
     """Return whether the same question may be answered a moment later."""
     first = error.args[0]
-    return isinstance(first, KafkaError) and (
-        first.retriable()
-        or first.code() in (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN)
-    )
+    return isinstance(first, KafkaError) and (first.retriable() or first.code() in _PASSING)
 
 
 def _rounds(timeout_s: float) -> Iterator[float]:

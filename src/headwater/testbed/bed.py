@@ -180,7 +180,7 @@ class Bed:
         if hierarchy is not None:
             say("control groups")
             for site in layout.sites:
-                cgroup.Group(hierarchy, layout.group(site)).make()
+                cgroup.Group(hierarchy, layout.group(site)).make(is_parent=True)
 
     def down(self) -> tuple[str, ...]:
         """Remove everything of it, with every process in it; return what was there.
@@ -214,7 +214,8 @@ class Bed:
             files = " ".join(shlex.quote(str(file)) for file in group.procs_files)
             join = f'for file in {files}; do echo $$ > "$file" || exit 126; done; exec "$@"'
             enter = ["/bin/sh", "-c", join, "join", *enter]
-        return Box(tuple(enter), layout.address(site), layout.manage(site), is_apart=True)
+        name = "" if group is None else group.name
+        return Box(tuple(enter), layout.address(site), layout.manage(site), is_apart=True, group=name)
 
     @property
     def layout(self) -> Layout:
@@ -269,13 +270,14 @@ class Bed:
                 "HW4909 sites cannot be limited: this machine has no control groups that this process may write. "
                 "Run as root, with '/sys/fs/cgroup' mounted."
             )
+        held: dict[str, float | None] = {}  # memory; more than asked where more is in use
         for site in self.layout.sites:
             group = cgroup.Group(hierarchy, self.layout.group(site))
             group.set_cores(shares.get(site))
-            group.set_memory(memory.get(site))
+            held[site] = group.set_memory(memory.get(site))
         cgroup.Group(hierarchy, self.layout.whole_group).set_cores(most)
         with self._changed_state() as state:
-            state["limits"] = {site: [shares.get(site), memory.get(site)] for site in self.layout.sites}
+            state["limits"] = {site: [shares.get(site), held[site]] for site in self.layout.sites}
 
     def _group(self, site: str) -> cgroup.Group | None:
         hierarchy = cgroup.find()

@@ -31,7 +31,7 @@ import psutil
 from headwater.bind import cgroup
 from headwater.errors import BindError, Mistake, SpecError
 from headwater.testbed import link_process
-from headwater.testbed.network import NAMESPACES, check_bed_name, namespace_pattern, run_ip, shared_names
+from headwater.testbed.network import BED_NAME, NAMESPACES, check_bed_name, namespace_pattern, run_ip, shared_names
 
 __all__ = [
     "bed_folder",
@@ -156,7 +156,7 @@ def leftovers(bed: str | None = None) -> dict[str, tuple[str, ...]]:
             found[owner].append(f"namespace {name}")
     hierarchy = cgroup.find()
     for tree in _trees(hierarchy):
-        for one in _folders(tree / GROUPS):
+        for one in filter(BED_NAME.fullmatch, _folders(tree / GROUPS)):  # others are not of beds, see `bind.limiter`
             found[one].append(f"control group {tree / GROUPS / one}")
     for pid, owner in _link_processes():
         found[owner].append(f"link process {pid}")
