@@ -155,15 +155,15 @@ class Control:
     def pids(self) -> dict[str, int]:
         """Return the processes that there are: 'controller', 'agent SITE', 'broker SITE', 'runner SITE COMPOSITION'."""
         found = {}
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError, IndexError):
             found["controller"] = int(json.loads((self.state / "controller.json").read_text("utf-8"))["pid"])
         for folder in (self.state / "agents").iterdir():
-            with contextlib.suppress(OSError, ValueError):
+            with contextlib.suppress(OSError, ValueError, IndexError):
                 found[f"agent {folder.name}"] = int(json.loads((folder / "agent.json").read_text("utf-8"))["pid"])
-            with contextlib.suppress(OSError, ValueError):
+            with contextlib.suppress(OSError, ValueError, IndexError):
                 found[f"broker {folder.name}"] = int((folder / "broker" / "pid").read_text("ascii").split()[0])
             for one in folder.glob("runners/*/runner.pid"):
-                with contextlib.suppress(OSError, ValueError):
+                with contextlib.suppress(OSError, ValueError, IndexError):
                     found[f"runner {folder.name} {one.parent.name}"] = int(one.read_text("ascii").split()[0])
         return {name: pid for name, pid in found.items() if psutil.pid_exists(pid)}
 

@@ -1,4 +1,4 @@
-"""Does the README show what the commands print? Its blocks are run; `make golden` writes them again."""
+"""Do the README and other pages show what the commands print? Blocks are run; `make golden` writes them again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-README = ROOT / "README.md"
+PAGES = ("README.md", "docs/latency.md", "examples/control/README.md")
 SHOWN = re.compile(r"```console\n\$ (headwater [^\n]+)\n```\n+```text\n(.*?)```\n", re.DOTALL)
 TIME = r"[\d.,]+ (?:ns|us|ms|s|min)"
 WRITES = os.environ.get("HEADWATER_GOLDEN") == "write"
@@ -33,21 +33,22 @@ def masked(text: str) -> str:
     return re.sub(r"[ ─]+", " ", text).strip()
 
 
-BLOCKS = SHOWN.findall(README.read_text(encoding="utf-8"))
+BLOCKS = [(page, *block) for page in PAGES for block in SHOWN.findall((ROOT / page).read_text(encoding="utf-8"))]
 
 
-def test_the_readme_has_blocks_to_run() -> None:
-    assert len(BLOCKS) >= 3
+@pytest.mark.parametrize(("page", "least"), tuple(zip(PAGES, (3, 2, 2), strict=True)))
+def test_a_page_has_blocks_to_run(page: str, least: int) -> None:
+    assert sum(of == page for of, _, _ in BLOCKS) >= least
 
 
-@pytest.mark.parametrize(("command", "shown"), BLOCKS, ids=[command for command, _ in BLOCKS])
-def test_the_readme_shows_true_output(command: str, shown: str) -> None:
+@pytest.mark.parametrize(("page", "command", "shown"), BLOCKS, ids=[f"{page}: {words}" for page, words, _ in BLOCKS])
+def test_a_page_shows_true_output(page: str, command: str, shown: str) -> None:
     found = output_of(command)
     if WRITES:
-        text = README.read_text(encoding="utf-8")
+        text = (ROOT / page).read_text(encoding="utf-8")
         old = f"$ {command}\n```\n\n```text\n{shown}```\n" if f"```\n\n```text\n{shown}" in text else None
         assert old is not None, "a console block is followed by an empty line and a text block"
-        README.write_text(text.replace(old, f"$ {command}\n```\n\n```text\n{found}```\n"), encoding="utf-8")
+        (ROOT / page).write_text(text.replace(old, f"$ {command}\n```\n\n```text\n{found}```\n"), encoding="utf-8")
         return
     assert masked(found) == masked(shown)
 

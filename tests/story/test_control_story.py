@@ -190,6 +190,8 @@ def test_a_controller_that_comes_back_restarts_nothing_and_a_second_one_refuses(
 
 
 def test_what_was_up_goes_on_with_the_same_state_and_down_leaves_nothing_running(plane: Control) -> None:
+    # The controller was killed a moment ago: a site that it has not heard of since is none that it can give a job to.
+    plane.until(lambda: "archive" in _reached(plane), "the archive has dialled in again", 60.0)
     assert plane.compose(TOWN, [job("last", "archive", ("archive", "last-in"), ("archive", "last-out"))], wait_s=200)[
         "is_done"
     ]
@@ -211,6 +213,10 @@ def _headwater(plane: Control, *words: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stdout + done.stderr + plane.told()
     return "\n".join(line.rstrip() for line in done.stdout.strip("\n").splitlines())
+
+
+def _reached(plane: Control) -> set[str]:
+    return {one["name"] for one in plane.call("GET", "/sites")["sites"] if one["is_reached"]}
 
 
 def _queries(plane: Control) -> dict[str, str]:

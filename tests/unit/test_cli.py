@@ -19,7 +19,7 @@ FIRE = str(ROOT / "examples/fire/fire.yaml")
 FLAT = str(ROOT / "examples/fire/flat.yaml")
 COMMANDS = (
     ["score"], ["place"], ["compare"], ["draw"], ["sites", "import"], ["methods"], ["doctor"], ["pack"], ["simulate"],
-    ["inspect"], ["run"], ["profile"], ["feed"],
+    ["control"], ["control", "replay"], ["control", "policies"], ["inspect"], ["run"], ["profile"], ["feed"],
     ["bench", "fire"], ["bench", "traffic"], ["bench", "offload"], ["bench", "cut"],
     ["testbed", "up"], ["testbed", "down"], ["testbed", "status"], ["testbed", "link"], ["testbed", "exec"],
 )  # fmt: skip

@@ -15,8 +15,11 @@ import yaml
 from headwater.errors import BindError, SpecError
 from headwater.model.files import read_sites
 from headwater.model.project import Definition, Project
+from headwater.model.scenario import RateChange
+from headwater.model.scenario_file import read_scenario
 from headwater.model.settings_file import Defined, read_settings, settle
 from headwater.model.sites import Site
+from headwater.model.workload import Sinusoid
 from headwater.serve import feed as feed_module
 from headwater.serve.arguments import Search
 from headwater.serve.feed import Record, feed, sent_records
@@ -229,6 +232,19 @@ def test_the_papers_edges_are_equally_far_from_the_cloud() -> None:
         for link in read_sites((PAPER / name).read_bytes(), name).links
     ]
     assert links == [(0.02, 100e6)] * 4
+
+
+def test_the_burst_is_more_than_its_machine_has_and_comes_from_the_lowest_class() -> None:
+    path = EXAMPLES / "control" / "burst.yaml"
+    scenario = read_scenario(path.read_bytes(), str(path), lambda name: name.encode(), (), ())
+    asks = {one.name: one.load.baseline * one.work_s for one in scenario.operators if isinstance(one.load, Sinusoid)}
+    changes = [event.change for event in scenario.events]
+    burst = {one.operator: one.factor for one in changes if isinstance(one, RateChange) and one.factor != 1.0}
+    assert [machine.capacity for machine in scenario.machines] == [4.0]
+    assert sum(asks.values()) == pytest.approx(2.4)
+    assert sum(asks[name] * burst.get(name, 1.0) for name in asks) == pytest.approx(4.8)
+    assert {one.quality for one in scenario.operators if one.name in burst} == {"bronze"}
+    assert [one.quality for one in scenario.operators] == ["gold", "gold", "silver", "silver", "bronze", "bronze"]
 
 
 def test_fire_has_the_same_operators_and_numbers_in_both_forms() -> None:

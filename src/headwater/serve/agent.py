@@ -91,6 +91,7 @@ class AgentLoop:
         say: Callable[[str], None] = lambda _: None,
         password: str | None = None,
         keys: Callable[[Mapping[str, str]], None] = lambda _: None,
+        goals: Callable[[Mapping[str, Any]], None] = lambda _: None,
     ) -> None:
         """Take all parts; `run` begins.
 
@@ -106,7 +107,9 @@ class AgentLoop:
             say: Is told what happens, a sentence each.
             password: Of the site's broker; None: it asks for none.
             keys: Is told the passwords of other brokers that jobs need, by address.
+            goals: Is told what is wanted of latency goals.
         """
+        self._goals = goals
         self._password, self._keys = password, keys
         self._agent, self._line, self._instance = agent, line, instance
         self._broker, self._told, self._logs = broker, told, logs
@@ -315,7 +318,9 @@ class AgentLoop:
         try:
             busy, held = self._seen()
             body = {"session": session.name, "number": session.number, "held": held, "busy": busy, "after": after}
-            self._line.post("/report", {**body, "told": dict(self._told())})
+            answer = self._line.post("/report", {**body, "told": dict(self._told())})
+            if isinstance(answer.get("goals"), dict):
+                self._goals(answer)
         except Declined as error:
             if error.code == "HW4936":
                 session.over.set()

@@ -15,27 +15,29 @@ import secrets
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from headwater import __version__
-from headwater.bind import keyring
+from headwater.bind import archive, keyring
 from headwater.bind.box import Box
 from headwater.bind.broker_files import Access, is_loopback
 from headwater.bind.code import Code
 from headwater.bind.engine import Ground, SparkEngine
+from headwater.bind.hurry import in_line
 from headwater.bind.kafka import ExternalBroker, KafkaBroker
 from headwater.bind.keys import Keys
 from headwater.bind.privilege import DEFAULT
 from headwater.bind.process import RunnerProcess, RunnerSpec
+from headwater.bind.runner_folders import runner_folders
 from headwater.bind.shelf import FileShelf
 from headwater.bind.site_broker import SiteBroker
 from headwater.errors import BindError, Mistake, SpecError
 from headwater.run.agent import Agent
 from headwater.serve import control_options
 from headwater.serve.agent import AgentLoop, instance
-from headwater.serve.fleet import shared
+from headwater.serve.holding import Holding, lift_all
 from headwater.serve.line import Line, read_token
 from headwater.serve.plain import plain
 from headwater.serve.reading import fetched_jars, made_archives
@@ -46,6 +48,7 @@ __all__ = ["BOX", "END", "end_leftovers", "run_agent"]
 BOX = "HEADWATER_BOX"  # in the environment: what stands for the site in a testbed, as JSON
 END = "end"  # in the state folder: broker and runners end with the agent
 DONE = 0
+JOIN_S = 5.0  # for the last step of holding goals
 
 
 def run_agent(options: control_options.Agent) -> int:
@@ -69,7 +72,7 @@ def run_agent(options: control_options.Agent) -> int:
             jars,
             lambda: broker.address_between,
             Code(folder / "code", line.fetch_upload),
-            tuple(shared(archives.get("spark"))),
+            tuple(archive.flags(archives.get("spark"))),
             box,
             (options.run_as or DEFAULT) if os.geteuid() == 0 else None,
             folder / "runners.keyring.json",
@@ -78,14 +81,21 @@ def run_agent(options: control_options.Agent) -> int:
         keys = Keys(folder / "keyring.json", folder / "runners.keyring.json", _authority(options, folder), engine.owner)
         if access is not None:
             keys.add({broker.address: access.password, broker.address_between: access.password})
-        agent = Agent(options.site, engine, broker, FileShelf(folder / "shelf", say))
+        shelf = FileShelf(folder / "shelf", say)
+        agent = Agent(options.site, engine, broker, shelf)
+        in_line()  # a broker that has to be started is not ahead of anybody
         broker.up()
-        adopted = engine.adopt()
+        adopted = engine.adopt(shelf.all())
         (folder / "agent.json").write_text(json.dumps({"pid": os.getpid(), "broker": broker.address}), "utf-8")
         say(f"agent of site '{options.site}' is up: broker at {broker.address}, {adopted} runners adopted")
         watch = threading.Thread(target=broker.keep, args=(stop,), name="broker", daemon=True)
         watch.start()
-        told = _Told(engine, broker)
+        holding = Holding(
+            options.site, folder, own, engine, shelf.all, lambda: broker.address, box, say, options.control
+        )
+        hold = threading.Thread(target=holding.run, args=(stop,), name="goals", daemon=True)
+        hold.start()
+        told = _Told(engine, broker, holding)
         AgentLoop(
             agent,
             line,
@@ -98,10 +108,16 @@ def run_agent(options: control_options.Agent) -> int:
             say,
             None if access is None else access.password,
             keys.add,
+            holding.wish,
         ).run(stop)
         watch.join()
+        hold.join(JOIN_S)
         if (folder / END).exists():
             say("ending runners and broker")
+            try:
+                holding.end()
+            except BindError as error:
+                say(f"limits could not be lifted: {error}")
             engine.end()
             broker.end()
             (folder / END).unlink()
@@ -109,23 +125,40 @@ def run_agent(options: control_options.Agent) -> int:
     return DONE
 
 
-def end_leftovers(folder: Path) -> int:
-    """End runners and a broker that are left in an agent's folder without an agent; return how many there were."""
-    with contextlib.suppress(BindError), instance(folder):
-        jars, count = fetched_jars(), 0
-        for one in sorted(folder.glob("runners/*/composition.json")):
-            process = RunnerProcess(RunnerSpec("", one.parent, "", None, jars.spark, {}, 0, 0.0, is_detached=True))
-            if process.adopt():
+def end_leftovers(folder: Path, say: Callable[[str], None] = lambda _: None) -> int:
+    """End runners and a broker that are left in an agent's folder without an agent; return how many there were.
+
+    Args:
+        folder: Of the agent.
+        say: Hears what could not be ended; that keeps nothing else from being ended.
+    """
+    count = 0
+    with _saying(say), instance(folder) as own:
+        jars = fetched_jars()
+        with _saying(say):
+            lift_all(own)
+        for one in runner_folders(folder):  # with whatever the user in it has left there
+            with _saying(say):
+                process = RunnerProcess(RunnerSpec("", one, "", None, jars.spark, {}, 0, 0.0, is_detached=True))
+                count += process.is_left
+                process.adopt()  # one that answers ends in order, and any other is killed
                 process.end()
-                count += 1
-        broker = KafkaBroker("", folder / "broker", jars, is_detached=True)
-        if broker.adopt():
-            broker.stop()
-            count += 1
+        with _saying(say):
+            broker = KafkaBroker("", folder / "broker", jars, is_detached=True)
+            count += broker.adopt()
+            broker.stop()  # also one with other settings than these, which is not adopted
         (folder / END).unlink(missing_ok=True)
         (folder / "agent.json").unlink(missing_ok=True)
-        return count
-    return 0
+    return count
+
+
+@contextlib.contextmanager
+def _saying(say: Callable[[str], None]) -> Iterator[None]:
+    """Tell what goes wrong inside, and go on behind it."""
+    try:
+        yield
+    except (BindError, OSError) as error:
+        say(str(error))
 
 
 def _broker(
@@ -143,7 +176,7 @@ def _broker(
         folder / "broker",
         jars,
         host=options.listen,
-        flags=shared(archives.get("kafka")),
+        flags=archive.flags(archives.get("kafka")),
         bootstrap=archives.get("bootstrap"),
         box=box if box.is_apart else None,
         access=access,
@@ -190,14 +223,15 @@ def _box() -> Box:
     if not found:
         return Box()
     told = json.loads(found)
-    return Box(tuple(told["enter"]), told["address"], told["manage"], told["is_apart"])
+    return Box(tuple(told["enter"]), told["address"], told["manage"], told["is_apart"], told.get("group", ""))
 
 
 class _Told:
     """What is shown of a site beside what it holds."""
 
-    def __init__(self, engine: SparkEngine, broker: SiteBroker) -> None:
+    def __init__(self, engine: SparkEngine, broker: SiteBroker, holding: Holding) -> None:
         self._engine = engine
+        self._holding = holding
         self._broker = broker
         self._before: dict[str, tuple[float, int, int]] = {}  # by job: when, taken, given
         self._rates: dict[str, tuple[float, float]] = {}
@@ -219,7 +253,7 @@ class _Told:
                     "in_rps": in_rps,
                     "out_rps": out_rps,
                 }
-        return {"broker": self._broker.told, "runners": runners, "jobs": jobs}
+        return {"broker": self._broker.told, "runners": runners, "jobs": jobs, "goals": self._holding.told}
 
     def _rate(self, name: str, taken: int, given: int) -> tuple[float, float]:
         """Return records a second in and out, over a second or so."""

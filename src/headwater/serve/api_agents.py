@@ -162,7 +162,7 @@ def router(desk: Desk) -> APIRouter:
         """Say what the site holds."""
         held = _held(site, body.held)
         await desk.report(site, body.session, body.number, held, body.told, frozenset(body.busy), body.after)
-        return {}
+        return dict(desk.wishes())
 
     @found.get("/orders")
     async def orders(

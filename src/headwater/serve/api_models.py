@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
+from headwater.model.quality import LEAST_GOAL_S, MOST_GOAL_S
 from headwater.plan.diff import Bucket
 from headwater.plan.jobs import State
 from headwater.plan.steps import Act
@@ -22,6 +23,9 @@ __all__ = [
     "Described",
     "Error",
     "FailureSeen",
+    "GoalForm",
+    "GoalSeen",
+    "GoalsSeen",
     "Health",
     "History",
     "HistoryEntry",
@@ -38,6 +42,8 @@ __all__ = [
     "PipelineSeen",
     "PipelinesSeen",
     "PlanSeen",
+    "PolicyForm",
+    "PolicySeen",
     "SiteSeen",
     "SitesSeen",
     "Status",
@@ -116,6 +122,32 @@ class TokenForm(_Form):
     """Whom a token is for."""
 
     site: Short = Field(description="the site whose agent it lets in", examples=["edge-1"])
+
+
+class GoalForm(_Form):
+    """What a composition or pipeline is held to."""
+
+    quality: Short | None = Field(None, alias="class", description="gold, silver or bronze", examples=["gold"])
+    p99_s: float | None = Field(
+        None,
+        ge=LEAST_GOAL_S,
+        le=MOST_GOAL_S,
+        strict=True,
+        allow_inf_nan=False,
+        description="99th percentile of latency; null: that of the class",
+    )
+
+    @model_validator(mode="after")
+    def _says_something(self) -> GoalForm:
+        if self.quality is None and self.p99_s is None:
+            raise ValueError("give a class, a p99_s, or both")
+        return self
+
+
+class PolicyForm(_Form):
+    """How latency goals are held."""
+
+    policy: Short | None = Field(description="its name; null: each site as its agent was told", examples=["predictive"])
 
 
 class _Answer(BaseModel):
@@ -293,6 +325,25 @@ class Status(_Answer):
     sites: list[SiteSeen]
     jobs: list[_JobShort]
     failures: list[FailureSeen]
+
+
+class GoalSeen(_Answer):
+    """What a composition or pipeline is held to."""
+
+    quality: str | None = Field(alias="class")
+    p99_s: float | None
+
+
+class GoalsSeen(_Answer):
+    """All goals that were set."""
+
+    goals: dict[str, GoalSeen]
+
+
+class PolicySeen(_Answer):
+    """How latency goals are held."""
+
+    policy: str | None
 
 
 class Named(_Answer):

@@ -49,6 +49,7 @@ DONE_OR_NOT: dict[int | str, dict[str, Any]] = {
 
 Responses = dict[int | str, dict[str, Any]]
 Name = Annotated[str, Path(max_length=300, description="its name", examples=["city"])]
+DryRun = Annotated[bool, Query(description="only what would be; nothing changes")]
 
 
 class Reply(JSONResponse):
@@ -81,6 +82,8 @@ def operators(controller: Controller, tokens: Tokens) -> APIRouter:
     found.include_router(_jobs(controller), tags=["jobs"])
     found.include_router(_compositions(controller), tags=["compositions"])
     found.include_router(_pipelines(controller), tags=["pipelines"])
+    found.include_router(_goals(controller), tags=["latency goals"])
+    found.include_router(_policy(controller), tags=["latency goals"])
     found.include_router(_uploads(controller), tags=["uploads"])
     found.include_router(_tokens(controller, tokens), tags=["tokens"])
     return found
@@ -244,6 +247,43 @@ def _pipelines(controller: Controller) -> APIRouter:
     def start(name: Name, call: AsCall) -> Reply:
         """Start all jobs of a pipeline."""
         return _changed(controller.run_pipeline(name, True, call), call)
+
+    return routes
+
+
+def _goals(controller: Controller) -> APIRouter:
+    routes = APIRouter(prefix="/goals")
+
+    @routes.get("", responses=_ok(forms.GoalsSeen))
+    def goals() -> Reply:
+        """List the latency goals that were set here; others are as their projects say."""
+        return Reply({"goals": dict(controller.store.goals())})
+
+    @routes.put("/{name}", responses=_ok(forms.GoalsSeen))
+    def put(name: Name, form: forms.GoalForm, request: Request, dry_run: DryRun = False) -> Reply:
+        """Set the latency goal of a composition or pipeline; sites hold it from the next second on."""
+        return Reply({"goals": dict(controller.set_goal(name, (form.quality, form.p99_s), _who(request), dry_run))})
+
+    @routes.delete("/{name}", responses=_ok(forms.GoalsSeen))
+    def remove(name: Name, request: Request, dry_run: DryRun = False) -> Reply:
+        """Let the latency goal be as the project says."""
+        return Reply({"goals": dict(controller.set_goal(name, None, _who(request), dry_run))})
+
+    return routes
+
+
+def _policy(controller: Controller) -> APIRouter:
+    routes = APIRouter(prefix="/policy")
+
+    @routes.get("", responses=_ok(forms.PolicySeen))
+    def policy() -> Reply:
+        """Tell the policy by which sites hold latency goals; null: each as its agent was told."""
+        return Reply({"policy": controller.store.policy()})
+
+    @routes.put("", responses=_ok(forms.PolicySeen))
+    def put(form: forms.PolicyForm, request: Request, dry_run: DryRun = False) -> Reply:
+        """Set the policy by which sites hold latency goals, from the next second on."""
+        return Reply({"policy": controller.set_policy(form.policy, _who(request), dry_run)})
 
     return routes
 

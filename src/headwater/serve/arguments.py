@@ -7,7 +7,7 @@ files and loads nothing heavy, so that a slip is answered at once.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from headwater.errors import Mistake, SpecError
@@ -17,11 +17,15 @@ from headwater.serve import disk
 
 __all__ = [
     "LARGEST_SEED",
+    "Holding",
     "Search",
     "Simulation",
     "addresses",
     "check_compared",
     "check_picture",
+    "check_policy",
+    "check_simulated",
+    "holding",
     "level",
     "method_names",
     "named_or",
@@ -70,6 +74,77 @@ def simulation(
     if until_s is not None and until_s <= 0.0:
         raise SpecError(Mistake("HW1317", f"--until is '{until}'; a run takes more than no time"))
     return Simulation(seed, until_s, tuple(methods), out, speed)
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """How to simulate a scenario whose goals are held."""
+
+    policies: tuple[str, ...] = ("predictive",)  # 'all' stands for all of them
+    is_compared: bool = False
+    seed: int | None = None  # None: the scenario's own
+    until_s: float | None = None  # None: to its end
+    every_s: float = 1.0
+    out: str | None = None  # a folder
+    record: str | None = None  # a file
+
+
+def holding(
+    policy: str | None, compare: str | None, seed: int | None, until: str | None, every: str, out: str | None,
+    record: str | None,
+) -> Holding:  # fmt: skip
+    """Return how to simulate a scenario whose goals are held.
+
+    Raises:
+        SpecError: HW1342, when nothing would ever be decided; HW1343, when options do not go together; HW1317, when
+            time would stand still.
+    """
+    if compare is not None:
+        for option, given in (("--policy", policy), ("--record", record)):
+            if given is not None:
+                raise SpecError(
+                    Mistake("HW1343", f"{option} is about one policy, and --compare runs several; keep one")
+                )
+    every_s = quantity("--every", every, "time")
+    if every_s <= 0.0:
+        raise SpecError(Mistake("HW1342", f"--every is '{every}'; between two decisions lies more than no time"))
+    until_s = simulation(seed, until, (), out, None).until_s
+    named = method_names(compare)
+    if compare is not None and not named:
+        raise SpecError(Mistake("HW1341", "--compare names no policy; 'headwater control policies' lists them"))
+    return Holding(named or (policy or "predictive",), compare is not None, seed, until_s, every_s, out, record)
+
+
+def check_policy(option: str, name: str) -> None:
+    """Refuse a policy that there is not.
+
+    Raises:
+        SpecError: HW1341.
+    """
+    from headwater.control.policies import POLICIES  # noqa: PLC0415 - numpy, which help does not need
+
+    if name not in POLICIES:
+        raise SpecError(Mistake("HW1341", f"{option} is '{name}'; there are {', '.join(POLICIES)}"))
+
+
+def check_simulated(given: Mapping[str, bool], command: str | None) -> None:
+    """Refuse options of a simulation where there is none.
+
+    Args:
+        given: Options, and whether each was given.
+        command: Another command that was given beside them.
+
+    Raises:
+        SpecError: HW1343.
+    """
+    options = [option for option, is_given in given.items() if is_given]
+    if command is not None and options:
+        raise SpecError(
+            Mistake("HW1343", f"{options[0]} does not go with '{command}'; options of '{command}' come after its name")
+        )
+    if command is None and "--simulate" not in options:
+        first = f"{options[0]} goes with a scenario" if options else "nothing is asked for"
+        raise SpecError(Mistake("HW1343", f"{first}; name one, such as --simulate examples/control/burst.yaml"))
 
 
 def search(method: str, seed: int, seconds: float | None) -> Search:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from headwater.serve import cli_bench, cli_control, cli_pack, cli_simulate, cli_testbed
+from headwater.serve import cli_bench, cli_control, cli_hold, cli_pack, cli_simulate, cli_testbed
 from headwater.serve.cli_run import add_commands
 
 __all__ = ["app"]
@@ -38,6 +38,7 @@ sites_app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help="Mak
 app.add_typer(sites_app, name="sites")
 app.add_typer(cli_testbed.app, name="testbed")
 app.add_typer(cli_bench.app, name="bench")
+app.add_typer(cli_hold.app, name="control")
 
 PipelineFile = Annotated[
     str, typer.Argument(metavar="PIPELINE", help="Pipeline file, YAML or JSON; '-' for standard input.")

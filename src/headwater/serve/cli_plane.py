@@ -112,6 +112,9 @@ def agent(
     run_as: Annotated[
         str | None, typer.Option(metavar="USER", help="Where the agent is root: the user that jobs run as.")
     ] = None,
+    control: Annotated[
+        str, typer.Option(metavar="POLICY", help="How latency goals are held; 'headwater control policies' lists them.")
+    ] = "predictive",
     json: JsonLines = False,
 ) -> None:
     """Run a site's agent: it starts and watches the site's broker and jobs.
@@ -126,10 +129,12 @@ def agent(
 
     headwater agent --site edge-1 --controller https://control.example:8470 --token-file edge-1.token --ca ca.pem
     """
+    from headwater.serve import arguments
     from headwater.serve.agent_main import run_agent
     from headwater.serve.client import state_folder
     from headwater.serve.control_options import Agent
 
+    arguments.check_policy("--control", control)
     folder = state_folder(None) / "agents" / site if state is None else state_folder(state)
     given = Agent(
         site,
@@ -144,6 +149,7 @@ def agent(
         _path(cert),
         _path(key),
         json,
+        control,
     )
     raise typer.Exit(run_agent(given))
 

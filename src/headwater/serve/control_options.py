@@ -40,6 +40,7 @@ class Agent:
     cert: Path | None = None  # of the broker, where it listens beyond loopback
     key: Path | None = None
     as_json: bool = False
+    control: str = "predictive"  # policy by which latency goals are held
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ The plan that is answered with and the steps that are taken come from one comput
 would be wanted is worked out in `serve.wanting`; what is only looked at is in `serve.seen`.
 
     HW1815  what a part of a pipeline cannot do without the rest of it
+    HW1816  there is no such class
+    HW1817  there is no such policy
 """
 
 from __future__ import annotations
@@ -16,9 +18,12 @@ from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
-from headwater.bind.store import Alias, Change, Deployed, Store
+from headwater.bind.store import Alias, Change, Deployed, Goal, Store
 from headwater.bind.uploads import Incoming, Uploads
+from headwater.control.policies import POLICIES
+from headwater.model.quality import QUALITIES
 from headwater.model.report import Report, quote
+from headwater.model.units import show
 from headwater.plan.aims import aims, open_circles
 from headwater.plan.composition import Surroundings, name_trouble, read_composition, read_job
 from headwater.plan.jobs import LONERS, Job, Observed, circle
@@ -267,6 +272,57 @@ class Controller:
         if became == "revoked" and site is not None:
             self.sites.revoke(site)
 
+    def set_goal(
+        self, name: str, goal: tuple[str | None, float | None] | None, who: str, is_dry_run: bool = False
+    ) -> Mapping[str, Goal]:
+        """Set the latency goal of a composition or pipeline, and return all goals as they are then.
+
+        Args:
+            name: Of the composition or pipeline.
+            goal: Class and 99th percentile; None: as its project says.
+            who: Id of the token.
+            is_dry_run: Only say how the goals would be.
+
+        Raises:
+            SpecError: HW1830, there is none of this name; HW1816, there is no such class.
+        """
+        with self._changing:  # what has a goal must not go meanwhile: the goal would wait for another of its name
+            wanted, before = self.store.wanted(), self.store.goals()
+            known = {job.composition for job in wanted.values()}
+            if name not in known and (goal is not None or name not in before):
+                if name in wanted:
+                    of = quote(wanted[name].composition)
+                    wrong("HW1830", f"{quote(name)} is a job, and goals are of what jobs belong to. Name {of}.")
+                unknown("composition or pipeline", name, known)
+            if goal is not None and goal[0] is not None and goal[0] not in QUALITIES:
+                wrong("HW1816", f"there is no class {quote(goal[0], 60)}. Known are {', '.join(QUALITIES)}.")
+            if is_dry_run:
+                others = {key: one for key, one in before.items() if key != name}
+                return others if goal is None else {**others, name: {"class": goal[0], "p99_s": goal[1]}}
+            self.store.set_goal(name, goal)
+            what = "none of its own" if goal is None else _goal_text(*goal)
+            self.store.note(who, f"latency goal of {quote(name)}: {what}", self._clock(), "done")
+            return self.store.goals()
+
+    def set_policy(self, policy: str | None, who: str, is_dry_run: bool = False) -> str | None:
+        """Set the policy by which all sites hold latency goals, and return it; None: each as its agent was told.
+
+        Args:
+            policy: Its name.
+            who: Id of the token.
+            is_dry_run: Only say how it would be.
+
+        Raises:
+            SpecError: HW1817, there is no such policy.
+        """
+        if policy is not None and policy not in POLICIES:
+            wrong("HW1817", f"there is no policy {quote(policy, 60)}. Known are {', '.join(POLICIES)}.")
+        if not is_dry_run:
+            self.store.set_policy(policy)
+            what = f"latency goals are held by {policy or 'what each agent was told'}"
+            self.store.note(who, what, self._clock(), "done")
+        return policy
+
     def logs(self, name: str, lines: int) -> str:
         """Return the end of a job's log, from the site that has the job."""
         owner = self.sites.latest().owner(name)
@@ -370,3 +426,9 @@ class Controller:
         if site not in known:
             tip = Report("").tip(site, known)
             wrong("HW1813", f"there is no site {quote(site, 60)} with an agent.{tip}")
+
+
+def _goal_text(quality: str | None, p99_s: float | None) -> str:
+    parts = [] if quality is None else [f"class {quality}"]
+    parts += [] if p99_s is None else [f"p99 within {show(p99_s, 'time')}"]
+    return ", ".join(parts)

@@ -46,6 +46,7 @@ class Desk:
         spool: Path,
         load_holdings: LoadHoldings = dict,
         keep_holdings: KeepHoldings = lambda site, held: None,
+        wishes: Callable[[], Mapping[str, Any]] = dict,
         *,
         silent_s: float = SILENT_S,
         lost_s: float = LOST_S,
@@ -59,11 +60,14 @@ class Desk:
             load_holdings: Gives what the sites held, as `keep_holdings` was told by an earlier controller.
             keep_holdings: Writes what a site holds; called when that changes, by any thread, one at a time for
                 each site.
+            wishes: Gives what is wanted of latency goals; agents hear of it with every report, so that it is asked
+                on the event loop, every second for every site: it must be in memory.
             silent_s: A site that is not heard of for so long gets no orders.
             lost_s: And orders that it has are not waited for after so long.
             most_bytes: Of a checkpoint.
         """
         self._uploads = uploads
+        self.wishes = wishes
         self._spool = Spool(spool, most_bytes)
         self._holdings = Holdings(load_holdings, keep_holdings)
         self._sessions = Sessions(silent_s, lost_s)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from headwater.bind import archive
 from headwater.bind.box import Box
 from headwater.bind.jars import Jars
 from headwater.bind.kafka import ExternalBroker, KafkaBroker
@@ -25,7 +26,7 @@ from headwater.errors import BindError, HeadwaterError
 from headwater.plan.cut import safe
 from headwater.plan.deploy import Part, part_object
 
-__all__ = ["Fleet", "Plan", "SiteState", "shared"]
+__all__ = ["Fleet", "Plan", "SiteState"]
 
 LOOK_S = 1.0  # between two looks at a site
 READY_S = 180.0  # a broker or a runner that is not ready by then never will be
@@ -114,7 +115,7 @@ class Fleet:
                     site,
                     folder,
                     jars,
-                    flags=shared(archives.get("kafka")),
+                    flags=archive.flags(archives.get("kafka")),
                     bootstrap=archives.get("bootstrap"),
                     box=plan.boxes.get(site),
                 )
@@ -177,7 +178,7 @@ class Fleet:
             self._between,
             threads,
             sum(part.in_rps for part in mine),
-            flags=shared(self._archives.get("spark")),
+            flags=archive.flags(self._archives.get("spark")),
             box=self.plan.boxes.get(site, Box()),
         )
 
@@ -311,8 +312,3 @@ class Fleet:
         for thread in threads:
             thread.join()
         return failures
-
-
-def shared(archive: Path | None) -> list[str]:
-    """Return the flags that make Java use an archive of classes, and be quiet if it does not fit."""
-    return [] if archive is None else [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:disable"]

@@ -18,7 +18,7 @@ from headwater.author.load import Loaded, load
 from headwater.bind.channel import job_rows
 from headwater.bind.query import Ground, Query
 from headwater.bind.seat import sources_of
-from headwater.bind.sources import channel_rows, counted, records_of, union
+from headwater.bind.sources import FETCH, FETCH_FROM, channel_rows, counted, records_of, union
 from headwater.model.keep import from_json
 from headwater.model.project import Definition, Project, Trait
 from headwater.plan.deploy import FAN_OUT, Part, Step, part_from
@@ -70,6 +70,11 @@ class Fragments:
     def make(self, request: Mapping[str, Any]) -> Made:
         """Return the query that a request asks for."""
         self.brokers.update(request.get("brokers", {}))
+        if request.get("fetch_bytes"):
+            self._spark.conf.set(FETCH, str(int(request["fetch_bytes"])))
+            self._spark.conf.set(FETCH_FROM, self.brokers[self._site])
+        else:  # nobody has a goal any more
+            self._spark.conf.unset(FETCH)
         ground = Ground(self._site, Path(request.get("folder", self._folder)), self.brokers)
         made = self._job(request["job"], ground) if "job" in request else self._part(part_from(request["part"]), ground)
         self.tell(made.query, request)

@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
+from headwater.bind.hurry import ahead
 from headwater.errors import HeadwaterError, Mistake, SpecError
 from headwater.serve.plain import plain
 
@@ -62,6 +63,8 @@ def _guarded(words: list[str]) -> int:
 
 
 def _run(words: list[str]) -> int:
+    if words[:1] == ["agent"]:
+        ahead()  # its site may be full, and whoever comes after an agent that was killed is waited for
     import typer  # noqa: PLC0415 - a missing package must end in a sentence
 
     from headwater.serve.cli import app  # noqa: PLC0415 - the same

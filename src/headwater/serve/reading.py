@@ -10,12 +10,9 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from headwater.author.inspect import inspect
 from headwater.bind import archive, jars
 from headwater.bind.jars import Jars
-from headwater.cost.flow import flow
 from headwater.model.project import Project
-from headwater.plan.lanes import operator_lanes
 from headwater.serve.progress import Teller
 
 __all__ = ["cache_folder", "fetched_jars", "lanes_of", "made_archives", "read"]
@@ -41,10 +38,15 @@ def made_archives(found: Jars) -> Mapping[str, Path]:
 
 def read(path: str, found: Jars) -> Project:
     """Return what a project says."""
+    from headwater.author.inspect import inspect  # noqa: PLC0415 - an agent fetches jars, starts often and reads nothing
+
     with Teller(f"reading {path}"):
         return inspect(path, [str(one) for one in found.spark], str(cache_folder()))
 
 
 def lanes_of(project: Project) -> Mapping[str, tuple[str, str]]:
     """Return the lane that each operator would have by itself, and why."""
+    from headwater.cost.flow import flow  # noqa: PLC0415 - likewise
+    from headwater.plan.lanes import operator_lanes  # noqa: PLC0415 - likewise
+
     return operator_lanes(project, flow(project.pipeline).in_rate_rps)

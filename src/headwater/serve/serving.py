@@ -54,7 +54,13 @@ def serve(options: Serve) -> int:
         tokens = Tokens(store)
         tokens.ensure_operator(state / "operator.token")
         uploads = Uploads(state / "uploads")
-        desk = Desk(state / "uploads", state / "spool", store.held, store.keep_held)
+        desk = Desk(
+            state / "uploads",
+            state / "spool",
+            store.held,
+            store.keep_held,
+            lambda: {"goals": dict(store.goals()), "policy": store.policy()},
+        )
         controller = Controller(store, desk, uploads)
         app = make_app(controller, router(desk), tokens)
         told = state / "controller.json"

@@ -109,7 +109,7 @@ def end_all(state: Path) -> int:
         if pid is not None:
             with contextlib.suppress(psutil.Error):
                 psutil.Process(pid).wait(END_S)
-        count += agent_main.end_leftovers(folder)
+        count += agent_main.end_leftovers(folder, note)
     controller = _told_pid(state / "controller.json")
     if controller is not None:
         count += 1
