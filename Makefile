@@ -7,7 +7,7 @@ FAST := $(wildcard tests/test_layers.py tests/test_public.py tests/unit tests/la
 WHOLE := $(wildcard tests/story/test_place_story.py tests/docs)
 REAL := $(wildcard tests/contract)
 RUNS := $(wildcard tests/story/test_run_story.py tests/story/test_control_story.py tests/story/test_testbed_story.py \
-    tests/story/test_bench_story.py tests/story/test_remote_story.py)
+    tests/story/test_bench_story.py tests/story/test_remote_story.py tests/story/test_goals_story.py)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo place test check spark fmt lint golden law bench experiments docs clean
