@@ -27,9 +27,10 @@ from headwater.bind.known_runner import KnownRunner
 from headwater.bind.privilege import hand_over, identity
 from headwater.bind.process import RunnerProcess, RunnerSpec
 from headwater.bind.runner_folders import folder_of, mark, marked, runner_folders
+from headwater.bind.said import STATES, error_of, parts_of
 from headwater.errors import BindError
 from headwater.plan.cut import safe
-from headwater.plan.jobs import Job, State
+from headwater.plan.jobs import Job
 from headwater.ports import Positions, Record, Running
 
 __all__ = ["Ground", "SparkEngine"]
@@ -45,10 +46,6 @@ IDLE_S = 300.0  # as long a runner with nothing to run is kept
 MOST_PAUSE_S = 15.0  # before a runner that dies again and again is started again
 CALM_S = 60.0  # one that lived this long is started again at once
 OUTSIDE = "@"  # what the names of topics begin with that stand for sources that only Spark knows
-STATES: Mapping[str, State] = {
-    "starting": "starting", "running": "running", "searching": "waiting", "waiting": "waiting", "stopped": "stopped",
-    "failed": "failed",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -101,7 +98,7 @@ class SparkEngine:
             runner.specs[job.name] = spec
             self._refused.pop(job.name, None)
         else:
-            self._refused[job.name] = (spec, str(answer.get("error")))
+            self._refused[job.name] = (spec, error_of(answer))
 
     def halt(self, record: Record, is_drain: bool) -> Positions:
         """Stop the job, drained or not."""
@@ -118,7 +115,7 @@ class SparkEngine:
         runner.specs.pop(job.name, None)
         runner.forget(_part_id(job))
         if not answer.get("ok"):
-            raise BindError(str(answer.get("error")))
+            raise BindError(error_of(answer))
         return _by_topic(job, answer["positions"], answer.get("own", {}))
 
     def states(self) -> Mapping[str, Running]:
@@ -213,7 +210,7 @@ class SparkEngine:
         request = self._request(Record(job, 0, False, brokers=brokers))
         answer = runner.process.ask({"do": "warm", **request}, ASK_S)
         if not answer.get("ok"):
-            raise BindError(str(answer.get("error")))
+            raise BindError(error_of(answer))
 
     def usage(self) -> Mapping[str, tuple[int | None, int, float]]:
         """Return process id, memory in bytes and processor seconds of each runner, by composition."""
@@ -378,9 +375,9 @@ class SparkEngine:
     def _specs_in(self, runner: KnownRunner) -> Iterator[tuple[str, str]]:
         """Yield what a runner that was taken over runs already."""
         names = {part: name for (_, part), name in self._names.items()}
-        for one in runner.process.ask({"do": "status"}, ASK_S).get("parts", []):
+        for one in parts_of(runner.process.ask({"do": "status"}, ASK_S)):
             if one["id"] in names and one["state"] != "stopped":
-                yield names[one["id"]], str(one["spec"])
+                yield names[one["id"]], one["spec"]
 
     def _folder(self, name: str) -> Path:
         return self._ground.folder / "jobs" / safe(name)
@@ -454,6 +451,5 @@ def _digest(value: object) -> str:
 
 
 def _running(one: Mapping[str, Any]) -> Running:
-    failure = one["failure"]
-    text = "" if failure is None or one["state"] in {"starting", "running"} else str(failure["text"])
-    return Running(STATES[one["state"]], str(one["query"]), text, one)
+    text = "" if one["state"] in {"starting", "running"} else one["failure"]
+    return Running(STATES[one["state"]], one["query"], text, one)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headwater.bind.process import RunnerProcess
+from headwater.bind.said import parts_of
 from headwater.errors import BindError
 
 __all__ = ["KnownRunner"]
@@ -65,7 +66,7 @@ class KnownRunner:
         turn = self._turn
         parts: Sequence[Mapping[str, Any]] = ()
         try:
-            parts = self.process.ask({"do": "status"}, STATUS_S).get("parts", [])
+            parts = parts_of(self.process.ask({"do": "status"}, STATUS_S))
         except Exception:  # noqa: BLE001 - whatever comes of it is no answer: nobody waits for it, and it is asked again
             parts = ()
         finally:

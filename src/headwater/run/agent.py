@@ -171,7 +171,7 @@ class Agent:
                 try:
                     running = states.get(record.job.name)
                     self._tend_one(record, running is not None and running.state != "stopped")
-                except BindError as error:
+                except (BindError, OSError) as error:  # of this one: a full disk, a folder that is gone
                     troubles.append(f"job '{record.job.name}': {error}")
         return troubles
 
