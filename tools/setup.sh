@@ -117,6 +117,8 @@ COUNT=$(grep -c '==' "$LOCK")
 say "installing $COUNT packages, about 650 MB, once"
 run_pip -r "$LOCK" || explain_failure
 run_pip --no-deps --no-build-isolation -e . || explain_failure
+# As an installed package has it: else every start compiles the sources anew where the environment forbids to keep that.
+.venv/bin/python -m compileall -q src >>"$LOG" 2>&1 || fail "the sources cannot be compiled. Details: $LOG"
 prepare=--prepare
 [ "${HEADWATER_NO_JAVA:-}" = 1 ] && prepare=--compile
 say "compiling the search, fetching jars (54 MB) and preparing Java, once"

@@ -42,9 +42,9 @@ FILES = {
 @lru_cache(1)
 def _folder() -> Path:
     """Return where the archives for this Java, Spark and these jars lie, or would lie."""
-    said = subprocess.run([java(), "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
-    release = "\n".join(line for line in said.splitlines() if not line.startswith("Picked up"))  # from the environment
-    what = (release, version("pyspark"), jars_folder().name, platform.machine(), _WARM_UP.read_text("utf-8"))
+    said = release(str(java())).splitlines()
+    which = "\n".join(line for line in said if not line.startswith("Picked up"))  # from the environment
+    what = (which, version("pyspark"), jars_folder().name, platform.machine(), _WARM_UP.read_text("utf-8"))
     digest = hashlib.sha256("\n".join(what).encode()).hexdigest()[:16]
     return jars_folder().parent / f"classes-{digest}"
 

@@ -49,6 +49,7 @@ BOX = "HEADWATER_BOX"  # in the environment: what stands for the site in a testb
 END = "end"  # in the state folder: broker and runners end with the agent
 DONE = 0
 JOIN_S = 5.0  # for the last step of holding goals
+FIRST_S = 1.0  # for the first one, before anything else is begun: goals are held before the controller is told anything
 
 
 def run_agent(options: control_options.Agent) -> int:
@@ -95,6 +96,7 @@ def run_agent(options: control_options.Agent) -> int:
         )
         hold = threading.Thread(target=holding.run, args=(stop,), name="goals", daemon=True)
         hold.start()
+        holding.begun.wait(FIRST_S)
         told = _Told(engine, broker, holding)
         AgentLoop(
             agent,

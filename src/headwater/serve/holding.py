@@ -123,6 +123,7 @@ class Holding:
         self._is_on = self._is_swept = False
         self._trouble = ""
         self._because: dict[str, str] = {}  # of memory, by runner
+        self.begun = threading.Event()  # the first decision was made, or there is none to make at once
 
     def run(self, stop: threading.Event) -> None:
         """Take a step every second until stopped; limits stay."""
@@ -141,6 +142,8 @@ class Holding:
                     self._trouble = str(error)
                     self._say(f"latency goals: {str(error) or type(error).__name__}")
             is_soon = self._is_on and self._decision is None and next_s < soon_s
+            if not is_soon:
+                self.begun.set()
             next_s = max(next_s + (SOON_S if is_soon else EVERY_S), time.monotonic())
             stop.wait(max(0.0, next_s - time.monotonic()))
         self._meter.close()

@@ -2,7 +2,8 @@
 
 A `Line` calls the agents' routes of one site. It tells three ends apart: an answer, a refusal of the controller
 (`Declined`), and nobody there (`Away`). The token is read anew for each session, so that it can be exchanged,
-and goes into no message.
+and goes into no message. What HTTP needs is loaded when something is first sent: an agent that comes after one that
+was killed has more urgent things to do.
 
     HW4916   the controller cannot be reached
     HW4917   there is no token
@@ -19,12 +20,13 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-import httpx
-
 from headwater.errors import BindError
+
+if TYPE_CHECKING:
+    import httpx
 
 __all__ = ["Away", "Declined", "Line", "read_token"]
 
@@ -89,22 +91,34 @@ class Line:
         Raises:
             BindError: HW4916, the certificates cannot be read.
         """
-        try:
-            verify = ssl.create_default_context(cafile=None if ca is None else str(ca))
-        except (OSError, ssl.SSLError) as error:
-            raise BindError(f"HW4916 the certificates in '{ca}' cannot be read: {error}.") from error
+        self._verify: ssl.SSLContext | None = None
+        if ca is not None:
+            try:
+                self._verify = ssl.create_default_context(cafile=str(ca))
+            except (OSError, ssl.SSLError) as error:
+                raise BindError(f"HW4916 the certificates in '{ca}' cannot be read: {error}.") from error
+        self._url = f"{url.rstrip('/')}/agents/{quote(site, safe='')}"
         self._token = token
         self._uploads = uploads
         self._headers: dict[str, str] = {}
-        self._client = httpx.Client(
-            base_url=f"{url.rstrip('/')}/agents/{quote(site, safe='')}",
-            verify=verify,
-            timeout=httpx.Timeout(PATIENCE_S, connect=CONNECT_S),
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=16, keepalive_expiry=KEPT_S),
-            trust_env=False,  # a proxy that somebody set for something else would see every order
-        )
         self._fetching: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
+        self._made: httpx.Client | None = None
+
+    def _client(self) -> httpx.Client:
+        """Return what speaks HTTP; it is made by whoever comes first."""
+        import httpx  # noqa: PLC0415 - as the first lines say
+
+        with self._lock:
+            if self._made is None:
+                self._made = httpx.Client(
+                    base_url=self._url,
+                    verify=self._verify or ssl.create_default_context(),
+                    timeout=httpx.Timeout(PATIENCE_S, connect=CONNECT_S),
+                    limits=httpx.Limits(max_connections=None, max_keepalive_connections=16, keepalive_expiry=KEPT_S),
+                    trust_env=False,  # a proxy that somebody set for something else would see every order
+                )
+            return self._made
 
     def renew(self) -> None:
         """Read the token again; raises BindError HW4917."""
@@ -149,7 +163,7 @@ class Line:
 
     def close(self) -> None:
         """End all connections."""
-        self._client.close()
+        self._client().close()
 
     def _fetch_into(self, digest: str, place: Path) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -171,8 +185,10 @@ class Line:
             Path(temporary).unlink(missing_ok=True)
 
     def _stream(self, path: str) -> Iterator[bytes]:
+        import httpx  # noqa: PLC0415 - as the first lines say
+
         try:
-            with self._client.stream("GET", path, headers=self._authorized()) as response:
+            with self._client().stream("GET", path, headers=self._authorized()) as response:
                 if not response.is_success:
                     response.read()
                 _check(response)
@@ -188,9 +204,11 @@ class Line:
     def _json(
         self, method: str, path: str, wait_s: float, headers: Mapping[str, str] | None = None, **what: Any
     ) -> dict[str, Any]:
+        import httpx  # noqa: PLC0415 - as the first lines say
+
         timeout = httpx.Timeout(PATIENCE_S + wait_s, connect=CONNECT_S)
         try:
-            response = self._client.request(
+            response = self._client().request(
                 method, path, headers={**self._authorized(), **(headers or {})}, timeout=timeout, **what
             )
         except (httpx.HTTPError, RuntimeError) as error:  # RuntimeError: it was closed meanwhile

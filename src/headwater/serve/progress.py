@@ -10,11 +10,12 @@ import sys
 import threading
 import time
 from types import TracebackType
-
-from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from typing import TYPE_CHECKING
 
 from headwater.serve.plain import plain
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 __all__ = ["Teller", "note"]
 
@@ -74,6 +75,10 @@ class Teller:
             self._update()
 
     def _appear(self) -> None:
+        # Whoever is done before does not load it.
+        from rich.console import Console  # noqa: PLC0415
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
         with self._lock:
             if self._timer is None:
                 return
