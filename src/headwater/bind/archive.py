@@ -25,7 +25,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from headwater.bind.jars import Jars, jars_folder
-from headwater.bind.java import java
+from headwater.bind.java import java, release
 from headwater.bind.kafka import BOOTSTRAP, KafkaBroker
 from headwater.errors import BindError
 

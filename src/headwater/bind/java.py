@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -103,7 +103,7 @@ def java_major(said: str) -> int | None:
 
     >>> java_major('openjdk version "17.0.15" 2025-04-15'), java_major('java version "1.8.0_392"')
     (17, 8)
-    >>> java_major('IMPLEMENTOR="Debian"\\nJAVA_VERSION="21.0.4"')
+    >>> java_major('JAVA_VERSION="21.0.4"')
     21
     """
     match = re.search(r'(?:version |^JAVA_VERSION=)"(\d+)(?:\.(\d+))?', said, re.MULTILINE)

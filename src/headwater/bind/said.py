@@ -1,8 +1,8 @@
 """What of that which a runner says of its parts can be believed?
 
-A runner holds the code of its user, so that whatever it says may be anything that JSON can carry. What comes out of here
-has a known form, can be sent on and is bounded: one odd runner neither hides the others of its site nor fills anything.
-What it says of its own numbers may still be wrong; that harms nobody else.
+A runner holds the code of its user, so that whatever it says may be anything that JSON can carry. What comes out of
+here has a known form, can be sent on and is bounded: one odd runner neither hides the others of its site nor fills
+anything. What it says of its own numbers may still be wrong; that harms nobody else.
 """
 
 from __future__ import annotations
