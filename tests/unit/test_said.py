@@ -49,8 +49,10 @@ def test_an_odd_runner_hides_no_other(engine: SparkEngine, leave: Leave, parts: 
 
 anything = some.recursive(
     some.none() | some.booleans() | some.floats() | some.integers() | some.text(some.characters(), max_size=5),
-    lambda inner: some.lists(inner, max_size=4)
-    | some.dictionaries(some.sampled_from(["id", "state", "taken", "notes", "failure", "text"]), inner, max_size=4),
+    lambda inner: (
+        some.lists(inner, max_size=4)
+        | some.dictionaries(some.sampled_from(["id", "state", "taken", "notes", "failure", "text"]), inner, max_size=4)
+    ),
     max_leaves=12,
 )
 nearly = some.fixed_dictionaries(

@@ -16,6 +16,7 @@ import tarfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from headwater.bind.box import Box
 from headwater.bind.code import Code
 from headwater.bind.jars import Jars
 from headwater.bind.known_runner import KnownRunner
-from headwater.bind.privilege import hand_over, identity
+from headwater.bind.privilege import Identity, hand_over, identity, switched
 from headwater.bind.process import RunnerProcess, RunnerSpec
 from headwater.bind.runner_folders import folder_of, mark, marked, runner_folders
 from headwater.bind.said import STATES, error_of, parts_of
@@ -73,7 +74,12 @@ class SparkEngine:
         self._runners: dict[str, KnownRunner] = {}
         self._lock = threading.Lock()
         needs = [ground.folder, *ground.jars.spark[:1]]  # as a runner's start looks at them
-        self._owner = None if ground.user is None else identity(ground.user, needs).user
+        self._trial: Future[Identity] | None = None  # of the rights that runners will have; it takes a moment
+        if ground.user is not None:
+            switched(ground.user)  # there is such a user
+            trying = ThreadPoolExecutor(1)
+            self._trial = trying.submit(identity, ground.user, needs)
+            trying.shutdown(wait=False)
         self._refused: dict[str, tuple[str, str]] = {}  # by job: the spec that its runner refused, and why
         self._names: dict[tuple[str, str], str] = {}  # by composition and fragment: the job
         self._seen: tuple[float, Mapping[str, Running]] = (-STATES_S, {})  # when, and how the jobs were
@@ -241,7 +247,7 @@ class SparkEngine:
     @property
     def owner(self) -> str | None:
         """Return the user that runners run as; None: as this process."""
-        return self._owner
+        return None if self._trial is None else self._trial.result().user
 
     def kill(self) -> None:
         """Kill all runners, as a crash would."""
@@ -384,8 +390,8 @@ class SparkEngine:
 
     def _hand_over(self, folder: Path) -> None:
         """Let a folder belong to whoever the runners run as."""
-        if self._owner is not None:
-            hand_over(folder, self._owner)
+        if (owner := self.owner) is not None:
+            hand_over(folder, owner)
 
     def _request(self, record: Record) -> dict[str, Any]:
         """Return what a runner is told of a job."""

@@ -20,7 +20,7 @@ from typing import IO
 
 from headwater.errors import BindError
 
-__all__ = ["GET_JAVA", "HEAP_MB", "OLDEST_JAVA", "Child", "find_java", "java", "java_major"]
+__all__ = ["GET_JAVA", "HEAP_MB", "OLDEST_JAVA", "Child", "find_java", "java", "java_major", "release"]
 
 OLDEST_JAVA = 17
 HEAP_MB = 512  # of a runner's JVM; Spark refuses less than 450

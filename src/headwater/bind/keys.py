@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pwd
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from headwater.bind import keyring
@@ -21,17 +21,17 @@ __all__ = ["Keys"]
 class Keys:
     """The keyrings of one site."""
 
-    def __init__(self, own: Path, runners: Path, ca: Path | None, runner_user: str | None) -> None:
+    def __init__(self, own: Path, runners: Path, ca: Path | None, runner_user: Callable[[], str | None]) -> None:
         """Read what is known from before, and let this process use it.
 
         Args:
             own: The agent's keyring.
             runners: The runners' keyring.
             ca: What brokers' certificates are signed by.
-            runner_user: Whom the runners' belongs to; None: this user.
+            runner_user: Gives whom the runners' belongs to; None: this user.
         """
         self._own, self._runners, self._ca = own, runners, ca
-        self._uid = None if runner_user is None else pwd.getpwnam(runner_user).pw_uid
+        self._user = runner_user
         self._lock = threading.Lock()
         keyring.use(own)
         self._known = dict(keyring.entries())
@@ -46,4 +46,5 @@ class Keys:
             if any(self._known.get(address) != one for address, one in new.items()):
                 self._known |= new
                 keyring.write(self._own, self._known)
-                keyring.write(self._runners, self._known, self._uid)
+                user = self._user()
+                keyring.write(self._runners, self._known, None if user is None else pwd.getpwnam(user).pw_uid)

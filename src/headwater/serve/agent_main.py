@@ -79,7 +79,8 @@ def run_agent(options: control_options.Agent) -> int:
             folder / "runners.keyring.json",
         )
         engine = SparkEngine(ground, say)
-        keys = Keys(folder / "keyring.json", folder / "runners.keyring.json", _authority(options, folder), engine.owner)
+        authority = _authority(options, folder)
+        keys = Keys(folder / "keyring.json", folder / "runners.keyring.json", authority, lambda: engine.owner)
         if access is not None:
             keys.add({broker.address: access.password, broker.address_between: access.password})
         shelf = FileShelf(folder / "shelf", say)

@@ -12,17 +12,14 @@ from typing import Annotated, Any
 import typer
 
 from headwater.serve import cli_bench, cli_control, cli_hold, cli_pack, cli_simulate, cli_testbed
+from headwater.serve.cli_plane import SETTINGS
 from headwater.serve.cli_run import add_commands
 
 __all__ = ["app"]
 
 app = typer.Typer(
-    name="headwater",
+    **SETTINGS,
     no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="rich",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
     help="""Run a streaming pipeline across machines of unequal strength.
 
 Headwater takes a Spark Declarative Pipelines project and sites joined by

@@ -7,16 +7,18 @@ in `serve.cli`; `serve.cli_control` takes them in. The work is done by the modul
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 __all__ = [
+    "SETTINGS",
     "Controller",
     "Json",
     "State",
     "add_commands",
     "agent",
+    "agent_app",
     "ca",
     "create",
     "down",
@@ -28,6 +30,13 @@ __all__ = [
 ]
 
 PANEL = "Controller and agents"
+SETTINGS: Any = {  # of the command line as a whole
+    "name": "headwater",
+    "add_completion": False,
+    "rich_markup_mode": "rich",
+    "pretty_exceptions_enable": False,
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+}
 Controller = Annotated[
     str | None,
     typer.Option(
@@ -76,8 +85,7 @@ def serve(
 
     headwater serve --host 0.0.0.0 --cert controller.pem --key controller.key --ca ca.pem
     """
-    from headwater.serve.client import state_folder
-    from headwater.serve.control_options import Serve
+    from headwater.serve.control_options import Serve, state_folder
     from headwater.serve.serving import serve as work
 
     given = Serve(state_folder(state), host, port, _path(cert), _path(key), _path(ca), json)
@@ -131,8 +139,7 @@ def agent(
     """
     from headwater.serve import arguments
     from headwater.serve.agent_main import run_agent
-    from headwater.serve.client import state_folder
-    from headwater.serve.control_options import Agent
+    from headwater.serve.control_options import Agent, state_folder
 
     arguments.check_policy("--control", control)
     folder = state_folder(None) / "agents" / site if state is None else state_folder(state)
@@ -174,8 +181,7 @@ def up(
 
     headwater up --sites examples/readings/sites.yaml --detach
     """
-    from headwater.serve.client import state_folder
-    from headwater.serve.control_options import Up
+    from headwater.serve.control_options import Up, state_folder
     from headwater.serve.up import up as work
 
     raise typer.Exit(work(Up(Path(sites), state_folder(state), emulate, port, detach, json)))
@@ -190,8 +196,7 @@ def down(state: State = None, json: Json = False) -> None:
 
     headwater down
     """
-    from headwater.serve.client import state_folder
-    from headwater.serve.control_options import Down
+    from headwater.serve.control_options import Down, state_folder
     from headwater.serve.up import down as work
 
     raise typer.Exit(work(Down(state_folder(state), json)))
@@ -286,10 +291,21 @@ def ca(
     headwater ca --folder tls --name edge-1 --host 10.0.0.7
     """
     from headwater.serve.access import make_certificates
-    from headwater.serve.client import state_folder
+    from headwater.serve.control_options import state_folder
     from headwater.serve.output import Output
 
     raise typer.Exit(make_certificates(state_folder(folder), name, host or [], Output(json)))
+
+
+def agent_app() -> typer.Typer:
+    """Return a command line that has `headwater agent` alone.
+
+    To declare all commands takes longer than an agent has that comes after one that was killed.
+    """
+    app = typer.Typer(**SETTINGS)
+    app.callback()(lambda: None)  # with one command alone, its name would not be a word of the command line
+    app.command()(agent)
+    return app
 
 
 def add_commands(app: typer.Typer) -> None:

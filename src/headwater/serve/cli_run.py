@@ -203,7 +203,7 @@ def feed(
     headwater feed examples/readings --state /tmp/readings --rate 50/s --for 30s
     """
     from headwater.serve import arguments
-    from headwater.serve.client import state_folder
+    from headwater.serve.control_options import state_folder
     from headwater.serve.feed import feed as work
     from headwater.serve.feed import running_brokers
     from headwater.serve.output import Output

@@ -29,10 +29,11 @@ from urllib.parse import urlsplit
 import httpx
 
 from headwater.errors import BindError, BrokenInvariant, HeadwaterError, Mistake, PlanError, SpecError
+from headwater.serve.control_options import state_folder
 
-__all__ = ["CA_FILE", "Client", "Place", "find", "in_address", "state_folder"]
+__all__ = ["CA_FILE", "Client", "Place", "find", "in_address"]
 
-CONTROLLER, STATE = "HEADWATER_CONTROLLER", "HEADWATER_STATE"
+CONTROLLER = "HEADWATER_CONTROLLER"
 TOKEN, TOKEN_FILE, CA = "HEADWATER_TOKEN", "HEADWATER_TOKEN_FILE", "HEADWATER_CA"
 CA_FILE = "ca.pem"  # in the state folder
 CONNECT_S = 5.0
@@ -52,11 +53,6 @@ class Place:
     token: str = field(repr=False)
     token_from: str  # how messages name where the token came from
     ca: Path | None  # None: what the system trusts
-
-
-def state_folder(state: str | None) -> Path:
-    """Return the state folder that was named, or the usual one."""
-    return Path(state or os.environ.get(STATE) or Path.home() / ".headwater").expanduser()
 
 
 def find(controller: str | None = None, state: str | None = None) -> Place:

@@ -5,10 +5,18 @@ One value for each command, made by `serve.cli_plane` and taken by the module th
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Agent", "Down", "Serve", "Up"]
+__all__ = ["STATE", "Agent", "Down", "Serve", "Up", "state_folder"]
+
+STATE = "HEADWATER_STATE"
+
+
+def state_folder(state: str | None) -> Path:
+    """Return the state folder that was named, or the usual one."""
+    return Path(state or os.environ.get(STATE) or Path.home() / ".headwater").expanduser()
 
 
 @dataclass(frozen=True, slots=True)

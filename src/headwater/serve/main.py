@@ -63,11 +63,17 @@ def _guarded(words: list[str]) -> int:
 
 
 def _run(words: list[str]) -> int:
-    if words[:1] == ["agent"]:
+    is_agent = words[:1] == ["agent"]
+    if is_agent:
         ahead()  # its site may be full, and whoever comes after an agent that was killed is waited for
     import typer  # noqa: PLC0415 - a missing package must end in a sentence
 
-    from headwater.serve.cli import app  # noqa: PLC0415 - the same
+    if is_agent:
+        from headwater.serve.cli_plane import agent_app  # noqa: PLC0415 - the same
+
+        app = agent_app()
+    else:
+        from headwater.serve.cli import app  # noqa: PLC0415 - the same
 
     try:
         code = app(words, prog_name="headwater", standalone_mode=False)
