@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from headwater.bind.java import find_java, java_major, release
 from headwater.serve import doctor
 from headwater.serve.main import main
 
@@ -43,6 +44,18 @@ def test_java_is_looked_for_in_java_home_and_then_on_the_path(tmp_path: Path) ->
     found = check("java", {"PATH": f"{old}/bin"})
     assert (found.found, found.ok, found.needed) == ("8", False, False)
     assert "apt install" in found.how
+
+
+def test_which_java_it_is_is_read_beside_it_and_else_it_is_asked(tmp_path: Path) -> None:
+    program = Path(java(tmp_path, 'openjdk version "17.0.1"')) / "bin" / "java"
+    assert java_major(release(str(program))) == 17
+    (tmp_path / "release").write_text('IMPLEMENTOR="somebody"\nJAVA_VERSION="21.0.4"\n')
+    assert java_major(release(str(program))) == 21
+    assert find_java({"PATH": str(program.parent)}, release) == (program, 21)
+    assert find_java({"PATH": str(program.parent)}) == (program, 17), "doctor asks the program itself"
+    for odd in (b"\xff\xfe", b"JAVA_VERSION=odd"):
+        (tmp_path / "release").write_bytes(odd)
+        assert java_major(release(str(program))) == 17
 
 
 def test_no_java_is_told_with_how_to_get_it_and_does_not_fail_the_commands_of_today() -> None:

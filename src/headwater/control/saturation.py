@@ -10,6 +10,10 @@ baseline of records per processor second: it rises quickly and, while the machin
 that forgets. Where hardware counters tell the memory's traffic, 80 % of its ceiling is saturation. Where they
 do not, it is several applications slowed down together; one alone has only changed its own work.
 
+That records cost more on a full machine does not say that less of it would do more: two threads of one core slow each
+other down, and yet do more than one. So what all applications do, at the cost of calm, is remembered where it was most:
+with less use and less done than there, to hold back still more would be in vain, and it is let go instead.
+
 What an application uses without any records makes each record look dear when few come. But then it uses less
 altogether, while one that is disturbed uses more, or, held back by its limit or by others, as much for fewer records.
 So an application that nothing holds back is slowed down at most as far as its use is above the usual.
@@ -43,6 +47,9 @@ SLOW, STILL_SLOW = 1.2, 1.1  # slowdown that counts; that goes on counting while
 EASY, WIDTH, ROOM, MEMORY_WIDTH = 1.15, 1.0, 0.4, 0.1
 TOGETHER = 0.5  # share of the compared applications that must be slow, and at least two
 FULL = 0.8  # of the memory's ceiling
+# By how much less is done than at the most that was seen, as a part of it, where the machine is let go although all are
+# slow; how far below the use of then that counts fully; by how much a second what was seen counts less.
+VAIN, BELOW, FORGOTTEN = 0.2, 0.1, 2e-5
 WAITING = 0.2  # contention from which on an application is not calm, and held back
 MOST_SLOWDOWN = 100.0
 LEAST_USED_S, LEAST_RPS, MOST = 1e-6, 1e-9, 1e15  # readings outside say nothing
@@ -58,8 +65,10 @@ class State:
     baseline: Floats  # records per processor second in calm
     usual: Floats  # processor seconds per interval second at which the baseline holds
     slowdown: Floats  # as it was last found
+    most: Floats  # records per interval second when all together did most
     ceiling_bps: float = math.nan  # memory traffic at which applications were slowed down together, the most of it
     is_saturated: bool = False
+    most_used: float = 0.0  # processor seconds per interval second of all, when they did most
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +89,7 @@ def begin(count: int) -> State:
     array([1., 1.])
     """
     nothing = np.zeros(count)
-    return State(nothing, nothing, nothing, nothing, nothing, np.ones(count))
+    return State(nothing, nothing, nothing, nothing, nothing, np.ones(count), nothing)
 
 
 def observe(
@@ -155,7 +164,8 @@ def observe(
         ceiling_bps=_ceiling(state.ceiling_bps, told_bps, are_together, slow),
         is_saturated=is_saturated,
     )
-    excess = _excess(state.ceiling_bps, told_bps, known_bps, common)
+    learned, vain = _compared_with_most(learned, is_compared)
+    excess = _excess(state.ceiling_bps, told_bps, known_bps, common, vain)
     return learned, Interference(slowdown, contention, is_saturated, because, excess)
 
 
@@ -170,10 +180,12 @@ def taken(state: State, places: Ints) -> State:
     for each in _ARRAYS:
         found[each] = getattr(begin(len(places)), each).copy()
         found[each][keeps] = getattr(state, each)[places[keeps]]
+    found["most"] = np.zeros(len(places))  # others together do something else at most
     return replace(state, **found)
 
 
-_ARRAYS = tuple(each.name for each in fields(State) if each.name not in ("ceiling_bps", "is_saturated"))
+_OF_ALL = ("ceiling_bps", "is_saturated", "most_used")  # of the machine
+_ARRAYS = tuple(each.name for each in fields(State) if each.name not in _OF_ALL)
 
 
 def _is_positive(value: float | None) -> bool:
@@ -207,9 +219,27 @@ def _common(slowdown: Floats) -> float:
     return float(np.partition(slowdown, -needed)[-needed]) if len(slowdown) >= needed else 1.0
 
 
-def _excess(learned_bps: float, memory_bps: float | None, ceiling_bps: float | None, common: float) -> float:
+def _compared_with_most(state: State, is_compared: Bools) -> tuple[State, float]:
+    """Return what is known of the most that was done, and how sure it is that holding back does harm, 0 to 1.
+
+    It does when less is used than then, and less is done. Records count by what they cost in calm, by what is known of
+    that today: else a baseline that moves would make more or less of what was done before.
+    """
+    cost = np.divide(1.0, state.baseline, out=np.zeros(len(state.baseline)), where=is_compared & (state.baseline > 0.0))
+    done, used = float((state.records * cost).sum()), float(state.used[is_compared].sum())
+    most = (1.0 - FORGOTTEN) * float((state.most * cost).sum())
+    if done >= most:
+        return replace(state, most=np.where(is_compared, state.records, 0.0), most_used=used), 0.0
+    below = min(1.0, max(0.0, (1.0 - used / state.most_used) / BELOW)) if state.most_used > 0.0 else 0.0
+    vain = below * min(1.0, (1.0 - done / most) / VAIN)
+    return replace(state, most=(1.0 - FORGOTTEN) * state.most), vain
+
+
+def _excess(
+    learned_bps: float, memory_bps: float | None, ceiling_bps: float | None, common: float, vain: float
+) -> float:
     """Return how far the machine is beyond what it bears, as `_judged` judges it, without a leap."""
-    slow = (common - EASY) / (WIDTH if common > EASY else ROOM)
+    slow = min(1.0, (common - EASY) / (WIDTH if common > EASY else ROOM)) - 2.0 * vain
     if memory_bps is not None and ceiling_bps is not None:
         slow = (memory_bps / ceiling_bps - FULL) / MEMORY_WIDTH
     elif memory_bps is not None and learned_bps > 0.0:  # false where none was learned
