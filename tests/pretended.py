@@ -16,7 +16,7 @@ from headwater.bind.talk import Server, make_token
 from headwater.plan.jobs import Job, Topic
 from headwater.ports import Record
 
-LEADER = "import time; time.sleep(600)"
+LEADER = "print(flush=True); import time; time.sleep(600)"
 CODE = "0" * 64  # of all jobs
 Answer = Callable[[Mapping[str, Any]], dict[str, Any]]
 
@@ -30,7 +30,9 @@ class Pretended:
         self.folder.mkdir(parents=True)
         (self.folder / "composition.json").write_text(json.dumps([composition, ""]))
         command = [sys.executable, "-c", LEADER, MODULE, str(self.folder / "spec.json")]
-        self.leader = subprocess.Popen(command, start_new_session=True, cwd=self.folder)
+        self.leader = subprocess.Popen(command, start_new_session=True, cwd=self.folder, stdout=subprocess.PIPE)
+        assert self.leader.stdout is not None
+        self.leader.stdout.readline()  # for a moment after its start, the kernel does not tell its command line
         (self.folder / "runner.pid").write_text(f"{self.leader.pid} {started_at(self.leader.pid)}")
         self.asked: list[str] = []
         self.answer: Callable[[Mapping[str, Any]], dict[str, Any]] = lambda _: {
@@ -64,7 +66,7 @@ class Pretended:
         """Leave nothing."""
         self._server.close()
         self.leader.kill()
-        self.leader.wait()
+        self.leader.communicate()
 
 
 Leave = Callable[[str], Pretended]  # leaves the runner of a composition

@@ -97,6 +97,12 @@ def site(broker: KafkaBroker, request: pytest.FixtureRequest) -> Iterator[Site]:
     limiter.close()
 
 
+def let_go(site: Site, topic: str, before: int) -> None:
+    with AdminClient(client_settings(site.address)) as admin:
+        for future in admin.delete_records([TopicPartition(topic, 0, before)]).values():
+            future.result(30)
+
+
 def test_records_that_come_are_weighed(site: Site) -> None:
     site.add("heavy")
     producer = Producer(client_settings(site.address))
@@ -155,14 +161,56 @@ def test_records_that_are_old_and_go_are_no_arrivals(site: Site) -> None:
     site.say("old", 5000)
     meter = site.meter()
     meter.read()
-    with AdminClient(client_settings(site.address)) as admin:
-        for future in admin.delete_records([TopicPartition("old", 0, 4000)]).values():
-            future.result(30)
+    let_go(site, "old", 4000)
     site.feed("old", 100)
     site.now_s += 1.0
     site.say("old", 1050)  # of those that are still there
     found = meter.read()[NAME]
     assert (found.arrivals_rps, found.throughput_rps, found.queue) == (100.0, 50.0, 50.0)
+    meter.close()
+
+
+def test_a_runner_that_spoke_before_old_records_went_is_counted_when_it_speaks_again(site: Site) -> None:
+    site.add("skew")
+    site.feed("skew", 9000)
+    site.say("skew", 5000)
+    meter = site.meter()
+    meter.read()
+    let_go(site, "skew", 4000)
+    site.now_s += 0.5
+    site.say("skew", 5025)  # it does not know yet
+    site.now_s += 0.5
+    assert not meter.read(), "4000 were not taken in a second"
+    site.now_s += 1.0
+    site.say("skew", 1100)
+    found = meter.read()[NAME]
+    assert (found.seconds, found.throughput_rps, found.queue) == (2.0, 50.0, 3900.0)
+    for step in range(1, 6):  # where some go all the time, it is not waited for for ever
+        let_go(site, "skew", 4000 + step)
+        site.say("skew", 1100 - step)
+        site.now_s += 1.0
+        if read := meter.read():
+            break
+    assert read[NAME].throughput_rps == 0.0
+    meter.close()
+
+
+def test_where_nothing_comes_nothing_is_taken_when_old_records_go(site: Site) -> None:
+    site.add("idle")
+    site.feed("idle", 5000)
+    site.say("idle", 5000)
+    meter = site.meter()
+    meter.read()
+    let_go(site, "idle", 4000)
+    rates = []
+    for _ in range(3):
+        site.now_s += 1.0
+        site.say("idle", 5000)  # its client hears of it with the next record
+        rates += [one.throughput_rps for one in meter.read().values()]
+    site.feed("idle", 10)
+    site.now_s += 1.0
+    site.say("idle", 1010)
+    assert [*rates, meter.read()[NAME].throughput_rps] == [0.0, 0.0, 0.0, 10.0]
     meter.close()
 
 
@@ -245,4 +293,11 @@ def test_a_job_that_failed_is_left_out_and_one_that_starts_is_waited_for(site: S
     site.say("good", 50)
     assert not meter.read()
     assert site.works()[NAME].is_starting
+    site.states["job-bad"] = Running("starting", "query-bad", told={"failure": "its sink is away"})
+    for state in ("starting", "waiting", "starting"):  # it is tried again and again
+        site.states["job-bad"] = replace(site.states["job-bad"], state=state)
+        site.now_s += 1.0
+        site.say("good", 50)
+        assert meter.read()[NAME].arrivals_rps == 0.0, "the job beside it is measured"
+        assert not site.works()[NAME].is_starting
     meter.close()

@@ -206,6 +206,7 @@ def test_where_the_kernel_hands_no_controllers_down_runners_are_limited_by_signa
     monkeypatch.setattr(files, "put", refuse)
     limiter = Limiter("city", second, said.append)
     assert limiter.how.startswith("nice and duty cycle")
+    assert limiter.is_nice
     assert len(said) == 1
     assert "Device or resource busy" in said[0]
     assert not (tmp_path / "headwater").exists()
@@ -369,3 +370,30 @@ def test_a_group_retires_only_when_none_is_below_it(
     below.retire()
     above.retire()
     assert not (tmp_path / "headwater").exists()
+
+
+def test_what_a_container_may_use_is_seen_where_its_groups_may_not_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, may = tmp_path / "told", os.access
+    told.write_text("0::/\n")
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK and may(path, mode))
+    tree(tmp_path, os.getpid())
+    (tmp_path / "cgroup.controllers").write_text("cpu memory\n")
+    (tmp_path / "cpu.max").write_text("200000 100000\n")
+    assert find(tmp_path) is None
+    assert files.own_cores(tmp_path, told) == 2.0
+    pod = tree(tmp_path / "pod", os.getpid())
+    (pod / "cpu.max").write_text("50000 100000\n")
+    told.write_text("0::/kubepods/pod\n")
+    assert files.own_cores(tmp_path, told) == 0.5
+
+    (tmp_path / "cgroup.controllers").unlink()
+    first = tree(tmp_path / "cpu" / "docker", os.getpid())
+    tree(tmp_path / "cpu")
+    told.write_text("4:cpu,cpuacct:/docker\n")
+    assert files.own_cores(tmp_path, told) is None
+    (first / "cpu.cfs_quota_us").write_text("150000\n")
+    (first / "cpu.cfs_period_us").write_text("100000\n")
+    assert files.own_cores(tmp_path, told) == 1.5
+    assert files.own_cores(tmp_path / "none", told) is None

@@ -16,6 +16,7 @@ import pytest
 from headwater.bind.certificates import Certificate, issue, make_ca
 from headwater.errors import BindError, BrokenInvariant, HeadwaterError, PlanError, SpecError
 from headwater.serve.client import Client, Place, find
+from headwater.serve.line import Line
 from tests.recorded import TOKEN, Asked, recorded
 
 VARIABLES = ("CONTROLLER", "STATE", "TOKEN", "TOKEN_FILE", "CA")
@@ -228,3 +229,9 @@ def test_plain_words_to_a_controller_with_tls_are_explained(secure) -> None:
     place = Place(url.replace("https", "http"), TOKEN, "a test", None)
     with pytest.raises(BindError, match=r"HW4925 .*its address begins with https"):
         asked(place)
+
+
+@pytest.mark.parametrize("url", ["", "hub:8000", "http://", "http://a:b", "http://[::1", "ftp://hub:21", "http://a:0"])
+def test_an_agent_is_told_at_once_that_an_address_is_none(url: str, tmp_path: Path) -> None:
+    with pytest.raises(BindError, match="HW4916"):
+        Line(url, "hub", lambda: "token", tmp_path)

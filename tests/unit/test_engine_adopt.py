@@ -42,6 +42,26 @@ def test_a_runner_is_asked_again_whatever_came_of_the_last_question(
     assert jobs["city-1"].state == "running"
 
 
+def test_a_runner_that_does_not_answer_is_as_it_said_last_for_a_while(
+    engine: SparkEngine, leave: Leave, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have too little of the processor: what it is held to must not be lifted because of that."""
+    runner = leave("city")
+    runner.answer = lambda _: {"ok": True, "parts": [part("city")]}
+    runner.speak()
+    assert engine.adopt([held("city")]) == 1
+    said = engine.answers(LONG_S)["city"]
+
+    def silent(*_: Any) -> dict[str, Any]:
+        raise BindError("HW4503 the runner did not answer in time.")
+
+    monkeypatch.setattr(RunnerProcess, "ask", silent)
+    for _ in range(2):
+        assert engine.answers(LONG_S)["city"] == said
+    monkeypatch.setattr(known_runner, "BELIEVED_S", 0.0)
+    assert engine.answers(LONG_S)["city"] == (said[0], {}), "nobody knows any more how it is"
+
+
 def adopted(runner: Pretended) -> RunnerProcess:
     found = RunnerProcess(RunnerSpec("a", runner.folder, "", None, [], {}, 1, 0.0, is_detached=True))
     assert found.adopt()

@@ -143,3 +143,37 @@ def test_a_file_that_cannot_be_written_to_its_end_stays_as_it_was(tmp_path: Path
         handed_over.put(file, "x" * 100_000 + "\ud800")
     assert file.read_text() == "before"
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_checkpoint_is_packed_as_it_is(engine: SparkEngine, tmp_path: Path) -> None:
+    checkpoint = tmp_path / "jobs" / "city-1" / "checkpoints" / "city-1"
+    (checkpoint / "offsets").mkdir(parents=True)
+    (checkpoint / "offsets" / "0").write_bytes(b"v1")
+    (checkpoint / "state" / "empty").mkdir(parents=True)
+    packed = engine.pack("city-1")
+    engine.unpack("other", packed)
+    there = tmp_path / "jobs" / "other" / "checkpoints" / "city-1"
+    assert (there / "offsets" / "0").read_bytes() == b"v1"
+    assert (there / "state" / "empty").is_dir()
+    assert sorted(one.name for one in there.rglob("*")) == ["0", "empty", "offsets", "state"]
+
+
+@pytest.mark.parametrize("put", [Path.symlink_to, Path.hardlink_to, lambda one, _: os.mkfifo(one)])
+def test_what_somebody_put_into_a_checkpoint_goes_to_no_other_site(
+    engine: SparkEngine, tmp_path: Path, put: Callable[[Path, Path], None]
+) -> None:
+    """The folder belongs to the runner's user, and whoever packs it may be root."""
+    other, checkpoint = tmp_path / "of somebody else", tmp_path / "jobs" / "city-1" / "checkpoints"
+    other.write_text("theirs")
+    checkpoint.mkdir(parents=True)
+    put(checkpoint / "0", other)
+    with pytest.raises(OSError, match="0'"):
+        engine.pack("city-1")
+
+
+def test_a_folder_of_a_checkpoint_that_is_a_link_goes_to_no_other_site(engine: SparkEngine, tmp_path: Path) -> None:
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "jobs" / "city-1" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "jobs" / "city-1" / "checkpoints" / "state").symlink_to(tmp_path / "theirs")
+    with pytest.raises(OSError, match="state"):
+        engine.pack("city-1")

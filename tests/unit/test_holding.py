@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,14 @@ import pytest
 
 from headwater.bind import cgroup
 from headwater.bind.box import Box
+from headwater.bind.limits import Limit
 from headwater.control import mpc
 from headwater.control.decision import applications
 from headwater.control.record import plain_state
+from headwater.errors import BindError
 from headwater.model.quality import QUALITIES
+from headwater.plan.jobs import Job
+from headwater.ports import Record
 from headwater.serve import holding
 from headwater.serve.holding import Holding
 
@@ -23,12 +28,18 @@ from headwater.serve.holding import Holding
 class Engine:
     """An engine whose runners are told of, and do nothing."""
 
-    def __init__(self, *names: str) -> None:
+    def __init__(self, folder: Path, *names: str) -> None:
         self.fetch_bytes: Mapping[str, int] = {}
-        self._names = names
+        self.folder, self.names = folder, names
+        self.leaders: dict[str, int] = {}
+        self.read: list[str] = []
 
     def crew(self) -> dict[str, tuple[int | None, str]]:
-        return {name: (None, "") for name in self._names}
+        return {name: (self.leaders.get(name), "") for name in self.names}
+
+    def read_of(self, code: str) -> Path:
+        self.read.append(code)
+        return self.folder / code
 
     def answers(self, wait_s: float) -> dict[str, Any]:
         del wait_s
@@ -44,9 +55,9 @@ def said() -> list[str]:
 def make(tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(cgroup, "find", lambda: None)
 
-    def made(*names: str) -> Holding:
-        engine: Any = Engine(*names)
-        return Holding("hub", tmp_path, "0" * 12, engine, list, lambda: "127.0.0.1:1", Box(), said.append)
+    def made(*names: str, engine: Any = None, records: Callable[[], Sequence[Record]] = list) -> Holding:
+        engine = engine or Engine(tmp_path, *names)
+        return Holding("hub", tmp_path, "0" * 12, engine, records, lambda: "127.0.0.1:1", Box(), said.append)
 
     return made
 
@@ -119,3 +130,91 @@ def test_whoever_has_no_goal_can_use_no_more_of_the_machine_than_those_who_have(
     assert roster.most == dict.fromkeys(("city", "other"), found._cores)
     found._step()
     assert found._roster is roster, "nothing changed"
+
+
+def wanted(name: str, code: str = "") -> Record:
+    """The only job of a composition or, with code, of a pipeline, which is to run."""
+    part = json.dumps({"id": name}) if code else ""
+    return Record(Job(f"{name}-1", name, "hub", (), None, code, "main:run", part=part), 1, is_run=True)
+
+
+def test_a_moment_without_the_only_runner_that_has_a_goal_lifts_no_limit(make: Any, tmp_path: Path) -> None:
+    records, engine = [wanted("gold"), wanted("bronze")], Engine(tmp_path, "bronze", "gold")
+    found = make(engine=engine, records=lambda: records)
+    found.wish({"goals": {"gold": {"class": "gold", "p99_s": None}}, "policy": None})
+    found._step()
+    found._governor.set({"bronze": 0.3})
+    limited = {"bronze": Limit(0.3, 1.0, None)}
+    assert found._limiter.limits() == limited
+    engine.names = ("bronze",)  # the other one was killed, and starts again
+    found._step()
+    assert found._limiter.limits() == limited
+    assert found.told["is_on"]
+    records.pop(0)  # it is not wanted any more
+    found._step()
+    assert found._limiter.limits() == {}
+    assert not found.told["is_on"]
+
+
+GOALS: list[tuple[object, dict[str, Any]]] = [
+    ({"quality": "gold", "p99_s": 0.2}, {"class": "gold", "p99_s": 0.2}),
+    ({"quality": None, "p99_s": 2}, {"class": None, "p99_s": 2}),
+    ({"quality": [], "p99_s": "x"}, {}),
+    ({"quality": {}, "p99_s": 0}, {}),
+    ({"p99_s": -1}, {}),
+    ({"p99_s": float("nan")}, {}),
+    ({"p99_s": True}, {}),
+    ([], {}),
+    (None, {}),
+]
+
+
+@pytest.mark.parametrize(("goals", "held"), GOALS)
+def test_a_goal_of_a_project_that_cannot_be_held_is_none(
+    make: Any, tmp_path: Path, goals: object, held: dict[str, Any]
+) -> None:
+    engine = Engine(tmp_path)
+    found = make(engine=engine, records=lambda: [wanted("city", "code")])
+    found._step()
+    assert found._declares("code") == {}, "it is not there yet"
+    (tmp_path / "code").write_text(json.dumps({"goals": goals}), "utf-8")
+    found._step()
+    assert found._declares("code") == held
+    asked = len(engine.read)
+    found._step()
+    assert len(engine.read) == asked, "it is read once"
+    assert bool(found._asked().qualities) == bool(held)
+
+
+def test_a_project_that_is_torn_has_no_goal(make: Any, tmp_path: Path) -> None:
+    for text in ("", "[]", DEEP, "\x00"):
+        (tmp_path / "code").write_text(text, "utf-8")
+        assert make(engine=Engine(tmp_path))._declares("code") == {}
+
+
+def test_goals_go_on_being_held_although_the_kernel_refuses_for_a_while(
+    make: Any, tmp_path: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, stop, tries = make("city"), threading.Event(), []
+
+    def step() -> None:
+        tries.append("step")
+        if len(tries) == 1:
+            raise ZeroDivisionError("what is remembered is wrong")
+        stop.set()
+
+    def limits() -> Mapping[str, Limit]:
+        tries.append("limits")
+        if len(tries) < 4:
+            raise BindError("HW4802 the kernel refuses.")
+        return {}
+
+    monkeypatch.setattr(holding, "EVERY_S", 0.01)
+    monkeypatch.setattr(found, "_step", step)
+    monkeypatch.setattr(found._limiter, "limits", limits)
+    thread = threading.Thread(target=found.run, args=(stop,), daemon=True)
+    thread.start()
+    thread.join(60.0)
+    assert tries == ["step", "limits", "limits", "limits", "step"]
+    assert found.begun.is_set()
+    assert "HW4802 the kernel refuses." in " ".join(said)

@@ -36,6 +36,15 @@ print(json.dumps(found))
 """
 
 
+def test_in_line_is_where_the_process_was_when_it_started() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root may lower a nice value")
+    command = ["nice", "-n", "7", sys.executable, "-c", AHEAD]
+    done = subprocess.run(command, capture_output=True, text=True, start_new_session=True, check=True)
+    found = json.loads(done.stdout)
+    assert (found["main"], found["in line"], found["child"]) == (-10, 7, 7)
+
+
 def test_a_thread_comes_ahead_and_programs_that_others_start_do_not() -> None:
     done = subprocess.run(
         [sys.executable, "-c", AHEAD], capture_output=True, text=True, start_new_session=True, check=True

@@ -145,6 +145,17 @@ def test_others_use_what_is_busy_and_not_ours(tmp_path: Path) -> None:
     assert Others().others_cores(0.0, {}) == 0.0
 
 
+def test_runners_that_are_not_held_are_others(tmp_path: Path) -> None:
+    file = tmp_path / "stat"
+    others = Others(file)
+    stat(file, 100)
+    others.others_cores(0.0, {"a": 0.0, "b": 0.0}, {"a"})
+    stat(file, 103)
+    assert others.others_cores(1.0, {"a": 1.0, "b": 1.5}, {"a"}) == pytest.approx(2.0)
+    stat(file, 106)
+    assert others.others_cores(2.0, {"a": 2.0, "b": 3.0}, {"a", "b", "c"}) == pytest.approx(0.5), "from now on it is"
+
+
 def test_what_runs_at_a_lower_priority_counts_where_runners_do(tmp_path: Path) -> None:
     file, tick_s = tmp_path / "stat", os.sysconf("SC_CLK_TCK")
     found = {}

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from headwater.bind.engine import SparkEngine
-from headwater.bind.said import STATES, error_of, parts_of
+from headwater.bind.said import STATES, error_of, parts_of, places_of
+from headwater.errors import BindError
 from headwater.ports import Record
 from headwater.run.agent import Agent
 from headwater.sim.engine import SimEngine
@@ -90,3 +91,50 @@ def test_a_job_whose_disk_is_full_keeps_no_other_from_running() -> None:
     assert len(troubles) == 1
     assert "job 'full-1'" in troubles[0]
     assert "No space left" in troubles[0]
+
+
+ODD_PLACES: dict[str, Any] = {
+    "none": {},
+    "no mapping": {"positions": ["a"]},
+    "a number": {"positions": {"a/in": 5}},
+    "half a letter": {"positions": {"a/in": "\ud800"}},
+    "half a letter in a name": {"positions": {"\ud800": "5"}},
+    "too long": {"positions": {"a/in": "5" * 1_000_001}},
+    "too many": {"positions": {str(number): "5" for number in range(10_001)}},
+    "odd own": {"positions": {}, "own": {"readings": "a/in"}},
+    "no own": {"positions": {}, "own": None},
+}
+
+
+@pytest.mark.parametrize("answer", ODD_PLACES.values(), ids=ODD_PLACES)
+def test_odd_places_of_a_drained_job_are_refused_and_not_kept(engine: SparkEngine, leave: Leave, answer: Any) -> None:
+    odd = leave("city")
+    odd.answer = lambda _: {"ok": True, "parts": [], **answer}
+    odd.speak()
+    assert engine.adopt([held("city")]) == 1
+    with pytest.raises(BindError, match="HW4526"):
+        engine.halt(held("city"), is_drain=True)
+    assert engine.halt(held("city"), is_drain=False) == {}, "to stop it, nobody needs them"
+
+
+def test_places_are_taken_as_they_are() -> None:
+    answer = {"positions": {"a/in": '{"0": 5}', "é": ""}, "own": {"readings": ["é"]}}
+    assert places_of(answer) == (answer["positions"], answer["own"])
+
+
+class OddEngine(SimEngine):
+    """One that an odd answer of a runner breaks in a way that nobody thought of."""
+
+    def ensure(self, record: Record) -> None:
+        if record.job.name == "full-1":
+            raise KeyError("positions")
+        super().ensure(record)
+
+
+def test_a_job_that_nobody_understands_keeps_no_other_from_running() -> None:
+    world, shelf = World(), MemoryShelf(Fuse())
+    engine = OddEngine("a", world)
+    for name in ("full", "other"):
+        shelf.put(held(name))
+    assert Agent("a", engine, world.broker("a"), shelf).tend() == ["job 'full-1': 'positions'"]
+    assert engine.states()["other-1"].state == "running"

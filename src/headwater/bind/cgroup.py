@@ -31,7 +31,7 @@ from headwater.bind import cgroup_files as files
 from headwater.bind.cgroup_files import pids_in, quota
 from headwater.errors import BindError
 
-__all__ = ["REST", "ROOT", "Group", "Hierarchy", "find", "own", "places", "quota"]
+__all__ = ["REST", "ROOT", "TOLD", "Group", "Hierarchy", "find", "own", "places", "quota"]
 
 ROOT = Path("/sys/fs/cgroup")
 TOLD = Path("/proc/self/cgroup")

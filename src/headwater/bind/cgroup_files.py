@@ -21,6 +21,7 @@ __all__ = [
     "join",
     "kernel_weight",
     "least_cores",
+    "own_cores",
     "own_folder",
     "pids_in",
     "put",
@@ -110,13 +111,37 @@ def join(folder: Path, pid: int) -> None:
 def own_folder(tree: Path, controller: str, told: Path) -> Path:
     """Return the folder of the group that this process is in; the tree's where that cannot be seen or written.
 
-    What the kernel tells begins at the uppermost group of a namespace, and the tree that is mounted here may begin
-    further down. So every end of the path is tried, and it is the one in which this process is found.
-
     Args:
         tree: The uppermost folder.
         controller: What the tree is for; nothing in version 2.
         told: '/proc/self/cgroup'.
+    """
+    folder = _seen_folder(tree, controller, told)
+    is_ours = os.access(folder, os.W_OK) and os.access(folder / "cgroup.procs", os.W_OK)
+    return folder if is_ours else tree
+
+
+def own_cores(root: Path, told: Path) -> float | None:
+    """Return how much processor this process may use by its control groups, which it need not be allowed to write.
+
+    Args:
+        root: Where control groups are mounted.
+        told: '/proc/self/cgroup'.
+
+    Raises:
+        OSError: they cannot be read.
+    """
+    if (root / "cgroup.controllers").exists():
+        return least_cores(2, _seen_folder(root, "", told))
+    tree = (root / "cpu").resolve()  # two controllers may share a tree
+    return least_cores(1, _seen_folder(tree, "cpu", told))
+
+
+def _seen_folder(tree: Path, controller: str, told: Path) -> Path:
+    """Return the folder of the group that this process is in; the tree's where that cannot be seen.
+
+    What the kernel tells begins at the uppermost group of a namespace, and the tree that is mounted here may begin
+    further down. So every end of the path is tried, and it is the one in which this process is found.
     """
     try:
         lines = [line.split(":", 2) for line in told.read_text("utf-8", "surrogateescape").splitlines()]
@@ -127,8 +152,7 @@ def own_folder(tree: Path, controller: str, told: Path) -> Path:
     for number in range(len(parts)):
         folder = tree.joinpath(*parts[number:])
         if os.getpid() in pids_in(folder):
-            is_ours = os.access(folder, os.W_OK) and os.access(folder / "cgroup.procs", os.W_OK)
-            return folder if is_ours else tree
+            return folder
     return tree
 
 

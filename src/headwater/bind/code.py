@@ -50,6 +50,10 @@ class Code:
         folder = self._made(code, fill)
         return folder / PROJECT, folder / READ
 
+    def read_of(self, code: str) -> Path:
+        """Return the file with what was read of a pipeline's project, which is there once it was asked for."""
+        return self._folder / code / READ
+
     def _made(self, name: str, fill: Callable[[Path], None]) -> Path:
         folder = self._folder / name
         with self._lock:

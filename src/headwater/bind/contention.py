@@ -12,7 +12,7 @@ Time is an argument. The first reading has nothing to compare with.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 __all__ = ["MemoryTraffic", "Others"]
@@ -86,7 +86,7 @@ class Others:
         self._tick_s = 1 / os.sysconf("SC_CLK_TCK")
         self._before: tuple[float, float, dict[str, float]] | None = None
 
-    def others_cores(self, now_s: float, used_s: Mapping[str, float]) -> float:
+    def others_cores(self, now_s: float, used_s: Mapping[str, float], ours: Collection[str] | None = None) -> float:
         """Return how many cores others used since the last reading, and 0 at the first.
 
         What the machine below a virtual one takes away (steal) is used by others, too; what others do at a lower
@@ -96,6 +96,7 @@ class Others:
             now_s: The time.
             used_s: Processor seconds of each runner as its counter is now; one that comes or goes counts from its
                 second reading on.
+            ours: Runners that are no others; None: all of them. The rest uses what these cannot have.
         """
         with open(self._stat, encoding="ascii") as opened:
             numbers = [int(word) for word in opened.readline().split()[1 : STEAL + 2]]
@@ -103,5 +104,6 @@ class Others:
         before, self._before = self._before, (now_s, busy_s, dict(used_s))
         if before is None or now_s <= before[0]:
             return 0.0
-        ours_s = sum(max(0.0, used_s[name] - before[2][name]) for name in used_s.keys() & before[2].keys())
+        counted = used_s.keys() & before[2].keys() & set(used_s if ours is None else ours)
+        ours_s = sum(max(0.0, used_s[name] - before[2][name]) for name in counted)
         return max(0.0, busy_s - before[1] - ours_s) / (now_s - before[0])

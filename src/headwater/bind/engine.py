@@ -23,12 +23,13 @@ from typing import Any
 
 from headwater.bind.box import Box
 from headwater.bind.code import Code
+from headwater.bind.handed_over import pack
 from headwater.bind.jars import Jars
 from headwater.bind.known_runner import KnownRunner
 from headwater.bind.privilege import Identity, hand_over, identity, switched
 from headwater.bind.process import RunnerProcess, RunnerSpec
 from headwater.bind.runner_folders import folder_of, mark, marked, runner_folders
-from headwater.bind.said import STATES, error_of, parts_of
+from headwater.bind.said import STATES, error_of, parts_of, places_of
 from headwater.errors import BindError
 from headwater.plan.cut import safe
 from headwater.plan.jobs import Job
@@ -122,7 +123,7 @@ class SparkEngine:
         runner.forget(_part_id(job))
         if not answer.get("ok"):
             raise BindError(error_of(answer))
-        return _by_topic(job, answer["positions"], answer.get("own", {}))
+        return _by_topic(job, *places_of(answer)) if is_drain else {}
 
     def states(self) -> Mapping[str, Running]:
         """Return how the jobs are; asked a moment ago or now."""
@@ -165,13 +166,17 @@ class SparkEngine:
         return {name: Running("failed", text=why) for name, (_, why) in refused.items()}
 
     def pack(self, name: str) -> bytes:
-        """Return the checkpoint of a stopped job."""
+        """Return the checkpoint of a stopped job.
+
+        Raises:
+            OSError: it holds what is neither a folder nor a plain file, or cannot be read.
+        """
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=1) as archive:
             folder = self._folder(name)
             for one in ("checkpoints", "aside"):
-                if (folder / one).exists():
-                    archive.add(folder / one, one)
+                if (folder / one).is_dir():
+                    pack(archive, folder / one, one)
         return packed.getvalue()
 
     def unpack(self, name: str, checkpoint: bytes) -> None:
@@ -227,8 +232,8 @@ class SparkEngine:
         return {name: (one.process.pid, one.code) for name, one in list(self._runners.items()) if self._is_up(one)}
 
     def read_of(self, code: str) -> Path:
-        """Return the file with what was read of a pipeline's project."""
-        return self._ground.code.of_pipeline(code)[1]
+        """Return the file with what was read of a pipeline's project; nothing is fetched for it."""
+        return self._ground.code.read_of(code)
 
     def log(self, name: str, lines: int) -> str:
         """Return the last lines of what the runner of a job printed."""

@@ -12,12 +12,41 @@ import errno
 import os
 import secrets
 import stat
+import tarfile
 from pathlib import Path
 from typing import IO
 
-__all__ = ["open_log", "put", "remove", "take"]
+__all__ = ["open_log", "pack", "put", "remove", "take"]
 
 MOST_BYTES = 65536
+
+
+def pack(archive: tarfile.TarFile, folder: Path, name: str) -> None:
+    """Put a folder and all in it into an archive under a name.
+
+    Raises:
+        OSError: something in it is neither a folder nor a plain file with one name: what that leads to may be no
+            business of whoever the folder belongs to, and to leave it out would lose what it stands for.
+    """
+    base = os.fspath(folder)
+    for path, folders, files, opened in os.fwalk(base, follow_symlinks=False, onerror=_raise):
+        for one in folders:
+            if not stat.S_ISDIR(os.stat(one, dir_fd=opened, follow_symlinks=False).st_mode):
+                raise OSError(errno.EINVAL, "it is a link", f"{path}/{one}")
+        inside = name + path[len(base) :]
+        made = tarfile.TarInfo(inside)
+        made.type, made.mode = tarfile.DIRTYPE, 0o755
+        archive.addfile(made)
+        for one in files:
+            number = os.open(one, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=opened)
+            with os.fdopen(number, "rb") as found:
+                if not _is_plain(number):
+                    raise OSError(errno.EINVAL, "it is no plain file", f"{path}/{one}")
+                archive.addfile(archive.gettarinfo(arcname=f"{inside}/{one}", fileobj=found), found)
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def put(file: Path, text: str) -> None:

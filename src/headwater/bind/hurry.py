@@ -17,6 +17,7 @@ from pathlib import Path
 __all__ = ["ahead", "in_line"]
 
 AHEAD = -10
+USUAL = os.getpriority(os.PRIO_PROCESS, 0) if hasattr(os, "getpriority") else 0  # of this process, as it was started
 SESSION = Path("/proc/self/autogroup")
 
 
@@ -30,7 +31,7 @@ def ahead() -> None:
 
 def in_line() -> None:
     """Let the thread that calls it, and what it starts from now on, come in line with all others."""
-    _set(0)
+    _set(USUAL)
 
 
 def _set(nice: int) -> None:

@@ -21,6 +21,7 @@ from headwater.errors import BindError
 __all__ = ["KnownRunner"]
 
 STATUS_S = 10.0
+BELIEVED_S = 60.0  # as long one that does not answer is as it said last: it may have too little of the processor
 DECIDE_S = 15.0  # by then one that says nothing has failed to prove itself; see `talk.PROOF_S`
 
 
@@ -64,13 +65,14 @@ class KnownRunner:
     def _hear(self, question: threading.Event) -> None:
         """Take its answer; one that something has made old meanwhile is none."""
         turn = self._turn
-        parts: Sequence[Mapping[str, Any]] = ()
+        parts: Sequence[Mapping[str, Any]] | None = None
         try:
             parts = parts_of(self.process.ask({"do": "status"}, STATUS_S))
         except Exception:  # noqa: BLE001 - whatever comes of it is no answer: nobody waits for it, and it is asked again
-            parts = ()
+            if self.said_s is not None and time.monotonic() - self.said_s > BELIEVED_S:
+                parts = ()
         finally:
-            if turn == self._turn:
+            if turn == self._turn and parts is not None:
                 self.parts, self.said_s = parts, time.monotonic() if parts else self.said_s
             question.set()
 

@@ -105,6 +105,11 @@ class Limiter:
         """Return by what runners are limited."""
         return self._hands.how
 
+    @property
+    def is_nice(self) -> bool:
+        """Return whether weights are nice values."""
+        return isinstance(self._hands, SignalHands)
+
     def take(self, runner: str, leader: int) -> None:
         """Let all processes of a session be this runner's: done again, it finds those that are new.
 

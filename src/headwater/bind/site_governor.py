@@ -55,16 +55,19 @@ class SiteGovernor:
         for name, memory_bytes in memory.items():
             before = self._set.get(name, Limit(None))
             if before.memory_bytes != memory_bytes:
-                self._set[name] = Limit(before.cores, before.weight, memory_bytes)
-                self._limiter.set({name: self._set[name]})
+                self._put(name, Limit(before.cores, before.weight, memory_bytes))
 
     def loosen(self, names: Iterable[str]) -> None:
         """Let runners use what they can for a while; weights and memory stay."""
         for name in names:
             before = self._set.get(name)
             if before is not None and before.cores is not None:
-                self._set[name] = Limit(None, before.weight, before.memory_bytes)
-                self._limiter.set({name: self._set[name]})
+                self._put(name, Limit(None, before.weight, before.memory_bytes))
+
+    def _put(self, name: str, limit: Limit) -> None:
+        """Set a limit; one that is refused is none, and is tried again."""
+        self._limiter.set({name: limit})
+        self._set[name] = limit
 
     def limit_of(self, name: str) -> Limit:
         """Return what was set of a runner last."""

@@ -37,7 +37,8 @@ __all__ = ["SiteMeter", "Work"]
 PATIENCE_S = 0.5  # for an answer of the broker
 METADATA_S = 30.0  # as long it is believed how many partitions a topic has
 OLDEST_S = 30.0  # a count from before that is nothing to go on from
-SETTLED = frozenset(("running", "failed", "stopped"))
+GOING_S = 3.0  # as long a runner is waited for whose topics let go of old records
+SETTLED = frozenset(("running", "waiting", "failed", "stopped"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class Work:
 
     @property
     def is_settled(self) -> bool:
-        """Return whether its jobs run, but for those that failed or were stopped for good."""
+        """Return whether its jobs run, but for those that failed, which may be tried again, or were stopped."""
         return bool(self.running) and all(self._state(job) in SETTLED for job in self.jobs)
 
     @property
@@ -65,8 +66,15 @@ class Work:
         return self.said_s is not None and any(self._state(job) == "starting" for job in self.jobs)
 
     def _state(self, job: Job) -> str:
-        """Return how a job is; one that the runner does not know yet is on its way."""
-        return self.states[job.name].state if job.name in self.states else "starting"
+        """Return how a job is.
+
+        One that the runner does not know yet is on its way. One that failed and is tried again may be so for hours: it
+        waits, and the jobs beside it are not let off because of it.
+        """
+        told = self.states.get(job.name)
+        if told is None:
+            return "starting"
+        return "waiting" if told.state == "starting" and told.told.get("failure") else told.state
 
 
 @dataclass(slots=True)
@@ -81,6 +89,7 @@ class _Count:
     used_at_s: float  # when the kernel was asked
     came: float = 0.0  # records, ever
     taken: float = 0.0
+    gone: float = 0.0  # of which the broker has let go of the oldest
     usage: Usage = field(default_factory=lambda: Usage(0.0, 0.0, 0.0, 0))
 
 
@@ -114,6 +123,7 @@ class SiteMeter:
         self._offsets: _Offsets | None = None
         self._ages: Ages | None = None
         self._used_address = ""
+        self._gone: dict[str, tuple[float, float]] = {}  # by runner: what its topics have let go of, and since when
         self.used_s: dict[str, float] = {}  # processor seconds of each runner that is counted, as it is now
         self.memory_bytes: dict[str, int] = {}  # and memory
         self.record_bytes: dict[str, float] = {}  # and the size of the records that come to it, as far as it is known
@@ -149,12 +159,26 @@ class SiteMeter:
             if before is not None and before.said_s == work.said_s and before.leader == work.leader:
                 continue  # it has said nothing since
             now, queue = self._counted(work, held, at_s, used_at_s, usage[name])
+            if before is not None and self._is_too_early(name, before, now):
+                continue
             self._before[name] = now
             if before is not None and _is_next(before, now):
                 cores = limits[name].cores if name in limits else None
                 rows[name] = _row(before, now, queue, self._late_s(work), cores)
         self._before = {name: one for name, one in self._before.items() if name in runners}
+        self._gone = {name: one for name, one in self._gone.items() if name in runners}
         return replace(of_rows(rows), memory_bps=None if self._traffic is None else self._traffic.read(at_s))
+
+    def _is_too_early(self, name: str, before: _Count, now: _Count) -> bool:
+        """Return whether a runner said what it has taken before the broker let go of old records.
+
+        A whole segment of them would count as taken in one second, and be missing in the next. What it says then is
+        counted over the longer time.
+        """
+        if self._gone.get(name, (None, 0.0))[0] != now.gone:
+            self._gone[name] = (now.gone, now.at_s)
+        is_known = now.gone == before.gone or now.said_s >= self._gone[name][1]
+        return not is_known and now.at_s - before.at_s < GOING_S
 
     def close(self) -> None:
         """Let the clients go."""
@@ -188,9 +212,11 @@ class SiteMeter:
             way = "nothing" if taken <= 0.0 else "broker" if spans and all(spans) else "runner"
             if way == "broker":
                 first, end = (sum(one[i] for one in spans if one is not None) for i in (0, 1))
-                # A runner says how many it has taken of those that are still there, which fall as old ones go.
+                # A runner says how many it has taken of those that are still there, which fall as old ones go; where
+                # nothing comes, its client learns of that only with the next record.
                 found.came += end
-                found.taken += first + taken
+                found.gone += first
+                found.taken += min(end, first + taken)
                 queue += max(0.0, end - first - taken)
             else:
                 found.came += taken + lag
@@ -251,8 +277,8 @@ def _from_plain(known: Mapping[str, Any], now_s: float) -> dict[str, _Count]:
         with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError, OverflowError):
             leader, queries, ways = int(one["leader"]), tuple(map(str, one["queries"])), tuple(map(str, one["ways"]))
             at_s, said_s, used_at_s = float(one["at_s"]), float(one["said_s"]), float(one["used_at_s"])
-            came, taken, usage = float(one["came"]), float(one["taken"]), Usage(**one["usage"])
-            count = _Count(leader, queries, ways, at_s, said_s, used_at_s, came, taken, usage)
+            came, taken, gone = float(one["came"]), float(one["taken"]), float(one["gone"])
+            count = _Count(leader, queries, ways, at_s, said_s, used_at_s, came, taken, gone, Usage(**one["usage"]))
             if now_s - OLDEST_S < count.at_s < now_s:
                 found[str(name)] = count
     return found

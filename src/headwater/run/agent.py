@@ -171,8 +171,8 @@ class Agent:
                 try:
                     running = states.get(record.job.name)
                     self._tend_one(record, running is not None and running.state != "stopped")
-                except (BindError, OSError) as error:  # of this one: a full disk, a folder that is gone
-                    troubles.append(f"job '{record.job.name}': {error}")
+                except Exception as error:  # noqa: BLE001 - of this one, whatever it is: the others have to run
+                    troubles.append(f"job '{record.job.name}': {str(error) or type(error).__name__}")
         return troubles
 
     def _tend_one(self, record: Record, is_up: bool) -> None:

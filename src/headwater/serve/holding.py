@@ -23,7 +23,7 @@ import psutil
 
 from headwater.bind import cgroup
 from headwater.bind.box import Box
-from headwater.bind.cgroup_files import least_cores
+from headwater.bind.cgroup_files import least_cores, own_cores
 from headwater.bind.contention import MemoryTraffic, Others
 from headwater.bind.engine import SparkEngine
 from headwater.bind.hurry import ahead
@@ -112,15 +112,16 @@ class Holding:
             site, self._crew, broker, self._limiter, self._traffic, known=_mapping(kept.get("counted"))
         )
         # Where weights are nice values, what runs at a lower priority are runners.
-        self._others, self._others_cores = Others(counts_nice=hierarchy is None), 0.0
+        self._others, self._others_cores = Others(counts_nice=self._limiter.is_nice), 0.0
         self._roster = Roster(least=LEAST_CORES)
         self._journal = FileJournal(folder / "decisions.jsonl", say)
         self._holder = self._begun(_known(kept) if kept.get("policy") == self._policy else None)
+        self._jobs: Mapping[str, Sequence[Job]] = {}  # that are to run here, by composition
         self._works: Mapping[str, Work] = {}
         self._leaders: dict[str, int] = {}  # by runner: the process that said something last
         self._decision: Decision | None = None
         self._gave_way: tuple[str, ...] = ()
-        self._is_on = self._is_swept = False
+        self._is_on = self._is_swept = self._is_spoiled = False
         self._trouble = ""
         self._because: dict[str, str] = {}  # of memory, by runner
         self.begun = threading.Event()  # the first decision was made, or there is none to make at once
@@ -133,15 +134,17 @@ class Holding:
         while not stop.is_set():
             try:
                 with self._lock:
+                    if self._is_spoiled:
+                        self._holder, self._is_spoiled = self._begun(), False
                     self._step()
                 self._trouble = ""
             except Exception as error:  # noqa: BLE001 - runs as long as the agent does, whatever the outside does
                 if not isinstance(error, (BindError, OSError)):  # what is remembered may be the reason
-                    self._holder = self._begun()
+                    self._is_spoiled = True
                 if str(error) != self._trouble:
                     self._trouble = str(error)
                     self._say(f"latency goals: {str(error) or type(error).__name__}")
-            is_soon = self._is_on and self._decision is None and next_s < soon_s
+            is_soon = self._is_on and bool(self._works) and self._decision is None and next_s < soon_s
             if not is_soon:
                 self.begun.set()
             next_s = max(next_s + (SOON_S if is_soon else EVERY_S), time.monotonic())
@@ -218,6 +221,7 @@ class Holding:
         }
 
     def _step(self) -> None:
+        self._jobs = self._wanted()
         self._roster = self._asked()
         crew = self._engine.crew().keys()
         if not self._roster.qualities:  # nothing is asked, measured or limited then
@@ -284,12 +288,17 @@ class Holding:
         with contextlib.suppress(OSError):
             _replace(self._kept, json.dumps(kept))
 
-    def _found(self) -> dict[str, Work]:
-        """Return what runs, by composition."""
+    def _wanted(self) -> dict[str, list[Job]]:
+        """Return the jobs that are to run, by composition."""
         jobs: dict[str, list[Job]] = {}
         for record in self._records():
             if record.is_run and record.job.is_run and not record.is_drained:
                 jobs.setdefault(record.job.composition, []).append(record.job)
+        return jobs
+
+    def _found(self) -> dict[str, Work]:
+        """Return what runs, by composition."""
+        jobs = self._jobs
         answers = self._engine.answers(ANSWER_S)
         return {
             name: Work(pid, tuple(jobs.get(name, ())), *answers.get(name, (None, {})))
@@ -301,33 +310,47 @@ class Holding:
         return self._works
 
     def _asked(self) -> Roster:
-        """Return what runners are held to: as was set, else as their project says; the same one if nothing changed."""
-        wishes, crew = self._wishes, self._engine.crew()
+        """Return what runners are held to: as was set, else as their project says; the same one if nothing changed.
+
+        Whoever is to run counts before its runner is there: a moment without the only one that has a goal is no reason
+        to lift the limits of the others.
+        """
+        wishes = self._wishes
+        codes = {name: next((job.code for job in jobs if job.part), "") for name, jobs in self._jobs.items()}
+        codes |= {name: code for name, (_, code) in self._engine.crew().items()}
         qualities: dict[str, Quality] = {}
-        for name, (_, code) in crew.items():
+        for name, code in codes.items():
             wish = wishes.get(name) or self._declares(code)
             if wish.get("class") is not None or wish.get("p99_s") is not None:
                 known = wish.get("class") if wish.get("class") in QUALITIES else None
                 qualities[name] = quality_of(known, wish.get("p99_s"))
-        most = dict.fromkeys(crew, self._cores)
+        most = dict.fromkeys(codes, self._cores)
         if (qualities, most) == (self._roster.qualities, self._roster.most):
             return self._roster
         return Roster(qualities, LEAST_CORES, most)
 
     def _declares(self, code: str) -> dict[str, Any]:
+        """Return the goal in a pipeline's project, as far as it can be held; it came with an upload."""
         if code and code not in self._declared:
+            try:
+                text = self._engine.read_of(code).read_text("utf-8")
+            except (OSError, BindError):  # it is not there yet
+                return {}
             found: dict[str, Any] = {}
-            with contextlib.suppress(OSError, ValueError, KeyError, TypeError, BindError):
-                goals = json.loads(self._engine.read_of(code).read_text("utf-8"))["goals"]
-                found = {"class": goals["quality"], "p99_s": goals["p99_s"]}
-                self._declared[code] = found
+            with contextlib.suppress(ValueError, RecursionError):
+                goals = _mapping(_mapping(json.loads(text)).get("goals"))
+                found = _wish({"class": goals.get("quality"), "p99_s": goals.get("p99_s")})
+            self._declared[code] = found
         return self._declared.get(code, {})
 
     def _capacity(self) -> float:
         """Return what is there for all runners that are held: the machine, without what others use of it."""
         if self._is_apart:  # a testbed's box is the site's alone, but for its broker
             return SPARE * self._cores
-        used = self._others.others_cores(time.monotonic(), self._meter.used_s)
+        # Runners on their way, and those that nobody can measure, are not held: what they use, the others cannot have.
+        held = () if self._decision is None else self._decision.names
+        ours = {*held, *(name for name, work in self._works.items() if work.is_settled)}
+        used = self._others.others_cores(time.monotonic(), self._meter.used_s, ours)
         used = max(0.0, used - ((os.cpu_count() or 1) - self._cores))  # they have what this site may not use first
         self._others_cores += OTHERS_GAIN * (used - self._others_cores)
         return SPARE * self._cores - min(self._others_cores, MOST_OTHERS * self._cores)
@@ -379,11 +402,12 @@ def _limiter(instance: str, hierarchy: cgroup.Hierarchy | None, say: Callable[[s
 
 def _cores(hierarchy: cgroup.Hierarchy | None, box: Box) -> float:
     """Return how many cores the site has: those of its box, or what the group that the agent is in may use."""
-    if hierarchy is None:
-        return machine_cores()
-    folder = hierarchy.cpu / box.group if box.group else cgroup.own(hierarchy).cpu
     with contextlib.suppress(OSError, ValueError):
-        return min(least_cores(hierarchy.version, folder) or math.inf, machine_cores())
+        if box.group and hierarchy is not None:
+            found = least_cores(hierarchy.version, hierarchy.cpu / box.group)
+        else:
+            found = own_cores(cgroup.ROOT, cgroup.TOLD)
+        return min(found or math.inf, machine_cores())
     return machine_cores()
 
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from headwater.errors import BindError
 
@@ -89,8 +89,15 @@ class Line:
             ca: Certificates that the controller's must be signed by; None: those of the system.
 
         Raises:
-            BindError: HW4916, the certificates cannot be read.
+            BindError: HW4916, the address is none, or the certificates cannot be read.
         """
+        try:
+            found = urlsplit(url)
+            is_address = found.scheme in {"http", "https"} and bool(found.hostname) and found.port != 0
+        except ValueError:
+            is_address = False
+        if not is_address:
+            raise BindError(f"HW4916 '{url}' is no address of a controller; give one like https://HOST:PORT.")
         self._verify: ssl.SSLContext | None = None
         if ca is not None:
             try:
