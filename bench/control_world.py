@@ -60,8 +60,11 @@ def world(
         factor: Of the load of the lowest class in the burst.
     """
     rng = np.random.default_rng(seed)
-    quality = rng.permutation(np.arange(count) % len(CLASSES))
-    kinds = rng.permutation(np.arange(count) % 3)
+    quality, kinds = np.zeros(count, int), np.zeros(count, int)
+    for j in range(MACHINES):  # each machine has as many of each, so that each is as full
+        mine = np.arange(j, count, MACHINES)
+        quality[mine] = rng.permutation(np.arange(len(mine)) % len(CLASSES))
+        kinds[mine] = rng.permutation(np.arange(len(mine)) % 3)
     mean_work_s = full * MACHINES * CORES / (count * full_rate_rps)
     made = []
     for i in range(count):

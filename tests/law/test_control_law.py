@@ -198,54 +198,6 @@ def test_constant_load_settles_without_turning_back(data, settings) -> None:
         assert (signs == signs[:1]).all()
 
 
-MUTUAL_CORES = 8.0
-MUTUAL_RATES_RPS = [(1500, 1500, 3000), (2500, 2500, 2500), (1000, 1000, 12_000)]
-
-
-def handed_out_where_all_are_slow(steep: float, begins: float, rates_rps: tuple[int, ...]) -> np.ndarray:
-    """Return the shares of the last two minutes, where records cost more the more of the machine is used."""
-    names, cores = NAMES[:3], MUTUAL_CORES
-    apps = applications(names, CLASSES, 0.05 * cores / 3)
-    state, queue, limit, use, handed_out = mpc.begin(apps), np.zeros(3), np.full(3, math.inf), 0.0, []
-    for second in range(400):
-        rate = np.array(rates_rps if second >= 60 else (300, 300, 300), np.float64)
-        for _ in range(30):  # what a record costs and what is used follow each other
-            work_s = 0.001 * (1.0 + steep * max(0.0, use / cores - begins))
-            used = np.minimum((queue + rate) * work_s, limit)
-            used *= min(1.0, cores / used.sum())
-            use = 0.5 * use + 0.5 * float(used.sum())
-        done = used / work_s
-        queue = np.maximum(0.0, queue + rate - done)
-        held = np.where(used >= 0.999 * limit, 0.3, 0.0)
-        columns = {key: np.zeros(3) for key in COLUMNS} | {
-            "arrivals_rps": rate, "throughput_rps": done, "queue": queue, "used": used, "share": limit,
-            "run_delay": held, "throttled": held, "latency_s": queue / done, "late_s": np.full(3, math.nan),
-        }  # fmt: skip
-        state, decision = mpc.step(state, float(second), Readings(names, 1.0, columns), apps, cores, SETTINGS[0])
-        limit = decision.alone
-        handed_out.append(float(decision.shares.sum()))
-    return np.array(handed_out[-120:])
-
-
-@pytest.mark.parametrize("steep", [3.0, 6.0])
-@pytest.mark.parametrize("rates_rps", MUTUAL_RATES_RPS)
-def test_applications_that_slow_each_other_down_settle_at_constant_load(
-    steep: float, rates_rps: tuple[int, ...]
-) -> None:
-    """A record costs more above three quarters of the machine: what is held back must not swing for ever."""
-    last = handed_out_where_all_are_slow(steep, 0.75, rates_rps)
-    assert np.ptp(last) <= 0.06 * last.mean()
-    assert last.mean() < 0.95 * MUTUAL_CORES, "less is handed out than there is"
-
-
-@pytest.mark.parametrize("rates_rps", MUTUAL_RATES_RPS)
-def test_a_machine_that_does_more_the_more_of_it_is_used_is_hardly_held_back(rates_rps: tuple[int, ...]) -> None:
-    """Two threads of a core: records cost up to 1.4 times as much, and yet more of them are done."""
-    last = handed_out_where_all_are_slow(0.8, 0.5, rates_rps)
-    assert np.ptp(last) <= 0.06 * last.mean()
-    assert last.mean() > 0.85 * MUTUAL_CORES
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_chance_in_the_arrivals_moves_shares_little(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -268,3 +268,14 @@ def test_shares_that_are_set_stay_until_it_is_known_what_records_take() -> None:
     machine.apps = applications(("b", "x", "g"), (BRONZE, SILVER, GOLD), 0.05)  # others come and go
     decision = machine.step([100.0, 0.0, 100.0], throughput_rps=0.0, used=0.0, share=[0.3, 0.1, 1.2])
     assert decision.demand == pytest.approx([0.3, 0.05, 1.2])
+
+
+def test_shares_that_are_set_stay_until_it_is_known_what_comes() -> None:
+    apps = applications(("g", "b"), (GOLD, BRONZE), 0.05)
+    machine = Machine(apps, 2.0, shares={"g": 1.2, "b": 0.3})
+    for _ in range(3):
+        decision = machine.step([math.nan, 100.0], throughput_rps=0.0, used=0.0, share=[1.2, 0.3])
+        assert decision.share_of == pytest.approx({"g": 1.2, "b": 0.3}, rel=0.4)
+        assert decision.demand == pytest.approx([1.2, 0.3])
+    decision = machine.step([0.0, 100.0], throughput_rps=0.0, used=0.0, share=[1.2, 0.3])
+    assert decision.demand[0] < 1.2, "now it is known that nothing comes"

@@ -167,7 +167,7 @@ def step(
     done_rps, used, work_s = _work(state, seen, is_timed)
     interference, found = saturation.observe(
         state.interference, seen["used"], seen["run_delay"], seen["throttled"],
-        np.where(is_timed, seen["throughput_rps"], np.nan), 1.0, readings.memory_bps,
+        np.where(is_timed & seen.is_known["throughput_rps"], seen["throughput_rps"], np.nan), 1.0, readings.memory_bps,
     )  # fmt: skip
     held_back = min(1.0, max(LEAST_CAPACITY, state.held_back * SATURATED**found.excess))
     room = capacity * held_back
@@ -361,7 +361,8 @@ def _wanted(
         reference_s = aim_s + over_s * math.exp(-passed_s / settings.response_s)
         does_rps = np.maximum(does_rps, coming / (passed_s + settings.queue_part * reference_s))
     is_idle = (expected.rate_rps <= LEAST_RATE_RPS) & (queue <= 0.0)
-    wanted = np.where(is_idle, 0.0, does_rps * work_s * trim)
+    is_unseen = is_idle & np.isnan(expected.level_rps)  # it was never known what comes to it
+    wanted = np.where(is_idle, np.where(is_unseen, np.nan, 0.0), does_rps * work_s * trim)
     # Of whom nothing is known: what an earlier controller found and set, which knew more; else as much as everybody.
     unknown = np.where(np.isfinite(state.set_before), state.set_before, room / max(1, len(apps.names)))
     wanted = np.where(np.isfinite(wanted), wanted, unknown)

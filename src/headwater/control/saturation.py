@@ -12,7 +12,8 @@ do not, it is several applications slowed down together; one alone has only chan
 
 That records cost more on a full machine does not say that less of it would do more: two threads of one core slow each
 other down, and yet do more than one. So what all applications do, at the cost of calm, is remembered where it was most:
-with less use and less done than there, to hold back still more would be in vain, and it is let go instead.
+with less use and less done than there, of much the same mix, to hold back still more would be in vain, and it is
+slowly let go instead. Slowly, because less may be used and done also where holding back works, and nothing waits.
 
 What an application uses without any records makes each record look dear when few come. But then it uses less
 altogether, while one that is disturbed uses more, or, held back by its limit or by others, as much for fewer records.
@@ -48,8 +49,10 @@ EASY, WIDTH, ROOM, MEMORY_WIDTH = 1.15, 1.0, 0.4, 0.1
 TOGETHER = 0.5  # share of the compared applications that must be slow, and at least two
 FULL = 0.8  # of the memory's ceiling
 # By how much less is done than at the most that was seen, as a part of it, where the machine is let go although all are
-# slow; how far below the use of then that counts fully; by how much a second what was seen counts less.
-VAIN, BELOW, FORGOTTEN = 0.2, 0.1, 2e-5
+# slow; how far below the use of then that counts fully; by how much a second what was seen counts less; how fast it is
+# let go at most. The mix counts as another from the first part in common on, and as the same from the second on.
+VAIN, BELOW, FORGOTTEN, GENTLE = 0.2, 0.1, 5e-4, 0.2
+OTHER_MIX, SAME_MIX = 0.6, 0.8
 WAITING = 0.2  # contention from which on an application is not calm, and held back
 MOST_SLOWDOWN = 100.0
 LEAST_USED_S, LEAST_RPS, MOST = 1e-6, 1e-9, 1e15  # readings outside say nothing
@@ -137,10 +140,11 @@ def observe(
     slowdown = np.where(is_sane, np.clip(ratio, 1.0, MOST_SLOWDOWN), state.slowdown)
 
     limit = STILL_SLOW if state.is_saturated else SLOW
-    is_slow = is_compared & (slowdown > limit)
-    slow, compared = int(is_slow.sum()), int(is_compared.sum())
+    counts = is_compared | (~is_sane & (state.seen >= MATURE))  # who says nothing for a moment is as it was
+    is_slow = counts & (slowdown > limit)
+    slow, compared = int(is_slow.sum()), int(counts.sum())
     are_together = slow >= max(2.0, TOGETHER * compared)
-    common = _common(slowdown[is_compared])
+    common = _common(slowdown[counts])
     told_bps = memory_bps if _is_positive(memory_bps) else None
     known_bps = ceiling_bps if _is_positive(ceiling_bps) else None
     is_saturated, because = _judged(state, told_bps, known_bps, are_together)
@@ -164,7 +168,7 @@ def observe(
         ceiling_bps=_ceiling(state.ceiling_bps, told_bps, are_together, slow),
         is_saturated=is_saturated,
     )
-    learned, vain = _compared_with_most(learned, is_compared)
+    learned, vain = _compared_with_most(learned)
     excess = _excess(state.ceiling_bps, told_bps, known_bps, common, vain)
     return learned, Interference(slowdown, contention, is_saturated, because, excess)
 
@@ -180,7 +184,8 @@ def taken(state: State, places: Ints) -> State:
     for each in _ARRAYS:
         found[each] = getattr(begin(len(places)), each).copy()
         found[each][keeps] = getattr(state, each)[places[keeps]]
-    found["most"] = np.zeros(len(places))  # others together do something else at most
+    if len(places) != len(state.most) or not keeps.all():
+        found["most"] = np.zeros(len(places))  # others together do something else at most
     return replace(state, **found)
 
 
@@ -219,19 +224,23 @@ def _common(slowdown: Floats) -> float:
     return float(np.partition(slowdown, -needed)[-needed]) if len(slowdown) >= needed else 1.0
 
 
-def _compared_with_most(state: State, is_compared: Bools) -> tuple[State, float]:
+def _compared_with_most(state: State) -> tuple[State, float]:
     """Return what is known of the most that was done, and how sure it is that holding back does harm, 0 to 1.
 
-    It does when less is used than then, and less is done. Records count by what they cost in calm, by what is known of
-    that today: else a baseline that moves would make more or less of what was done before.
+    It does when less is used than then, and less is done of the same mix. Records count by what they cost in calm, by
+    what is known of that today: else a baseline that moves would make more or less of what was done before. Whoever is
+    silent for a moment counts as it was: else the others would seem to do more, or less, than ever.
     """
-    cost = np.divide(1.0, state.baseline, out=np.zeros(len(state.baseline)), where=is_compared & (state.baseline > 0.0))
-    done, used = float((state.records * cost).sum()), float(state.used[is_compared].sum())
-    most = (1.0 - FORGOTTEN) * float((state.most * cost).sum())
+    counts = (state.seen > MATURE) & (state.baseline > 0.0)
+    cost = np.divide(1.0, state.baseline, out=np.zeros(len(state.baseline)), where=counts)
+    now, then = state.records * cost, (1.0 - FORGOTTEN) * state.most * cost
+    done, most, used = float(now.sum()), float(then.sum()), float(state.used[counts].sum())
     if done >= most:
-        return replace(state, most=np.where(is_compared, state.records, 0.0), most_used=used), 0.0
+        return replace(state, most=np.where(counts, state.records, 0.0), most_used=used), 0.0
     below = min(1.0, max(0.0, (1.0 - used / state.most_used) / BELOW)) if state.most_used > 0.0 else 0.0
-    vain = below * min(1.0, (1.0 - done / most) / VAIN)
+    common = float(np.minimum(now / done, then / most).sum()) if done > 0.0 else 0.0
+    alike = min(1.0, max(0.0, (common - OTHER_MIX) / (SAME_MIX - OTHER_MIX)))
+    vain = alike * below * min(1.0, (1.0 - done / most) / VAIN)
     return replace(state, most=(1.0 - FORGOTTEN) * state.most), vain
 
 
@@ -239,7 +248,8 @@ def _excess(
     learned_bps: float, memory_bps: float | None, ceiling_bps: float | None, common: float, vain: float
 ) -> float:
     """Return how far the machine is beyond what it bears, as `_judged` judges it, without a leap."""
-    slow = min(1.0, (common - EASY) / (WIDTH if common > EASY else ROOM)) - 2.0 * vain
+    slow = min(1.0, (common - EASY) / (WIDTH if common > EASY else ROOM))
+    slow = max(slow - 2.0 * vain, min(slow, -GENTLE))
     if memory_bps is not None and ceiling_bps is not None:
         slow = (memory_bps / ceiling_bps - FULL) / MEMORY_WIDTH
     elif memory_bps is not None and learned_bps > 0.0:  # false where none was learned
