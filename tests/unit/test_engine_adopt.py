@@ -24,13 +24,18 @@ def part(composition: str, state: str = "running") -> dict[str, Any]:
     return {"id": f"{composition}-1", "state": state, "query": "q", "failure": None, "spec": "s"}
 
 
-def test_a_runner_is_asked_again_whatever_came_of_the_last_question(
-    engine: SparkEngine, leave: Leave, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def adopted_city(engine: SparkEngine, leave: Leave) -> None:
+    """Let a runner be taken over that says that its job runs."""
     runner = leave("city")
     runner.answer = lambda _: {"ok": True, "parts": [part("city")]}
     runner.speak()
     assert engine.adopt([held("city")]) == 1
+
+
+def test_a_runner_is_asked_again_whatever_came_of_the_last_question(
+    engine: SparkEngine, leave: Leave, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adopted_city(engine, leave)
 
     def odd(*_: Any) -> dict[str, Any]:
         raise RuntimeError("nobody thought of this")
@@ -46,10 +51,7 @@ def test_a_runner_that_does_not_answer_is_as_it_said_last_for_a_while(
     engine: SparkEngine, leave: Leave, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may have too little of the processor: what it is held to must not be lifted because of that."""
-    runner = leave("city")
-    runner.answer = lambda _: {"ok": True, "parts": [part("city")]}
-    runner.speak()
-    assert engine.adopt([held("city")]) == 1
+    adopted_city(engine, leave)
     said = engine.answers(LONG_S)["city"]
 
     def silent(*_: Any) -> dict[str, Any]:
