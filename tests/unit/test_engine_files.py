@@ -12,6 +12,7 @@ import pytest
 
 from headwater.bind import handed_over
 from headwater.bind.engine import SparkEngine
+from headwater.errors import BindError
 from tests.pretended import Leave, held
 
 LONG_S = 60.0  # on a machine that does many things at once
@@ -167,7 +168,7 @@ def test_what_somebody_put_into_a_checkpoint_goes_to_no_other_site(
     other.write_text("theirs")
     checkpoint.mkdir(parents=True)
     put(checkpoint / "0", other)
-    with pytest.raises(OSError, match="0'"):
+    with pytest.raises(BindError, match=r"HW4527.*/0'"):
         engine.pack("city-1")
 
 
@@ -175,5 +176,5 @@ def test_a_folder_of_a_checkpoint_that_is_a_link_goes_to_no_other_site(engine: S
     (tmp_path / "theirs").mkdir()
     (tmp_path / "jobs" / "city-1" / "checkpoints").mkdir(parents=True)
     (tmp_path / "jobs" / "city-1" / "checkpoints" / "state").symlink_to(tmp_path / "theirs")
-    with pytest.raises(OSError, match="state"):
+    with pytest.raises(BindError, match=r"HW4527.*/state'"):
         engine.pack("city-1")

@@ -169,14 +169,20 @@ class SparkEngine:
         """Return the checkpoint of a stopped job.
 
         Raises:
-            OSError: it holds what is neither a folder nor a plain file, or cannot be read.
+            BindError: HW4527, it holds what is neither a folder nor a plain file, or cannot be read.
         """
-        packed = io.BytesIO()
-        with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=1) as archive:
-            folder = self._folder(name)
-            for one in ("checkpoints", "aside"):
-                if (folder / one).is_dir():
-                    pack(archive, folder / one, one)
+        packed, folder = io.BytesIO(), self._folder(name)
+        try:
+            with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=1) as archive:
+                for one in ("checkpoints", "aside"):
+                    if (folder / one).is_dir():
+                        pack(archive, folder / one, one)
+        except OSError as error:
+            raise BindError(
+                f"HW4527 job '{name}' cannot go elsewhere: '{error.filename}' in its folder cannot be taken along "
+                f"({error.strerror or error}). Spark writes nothing but folders and plain files there; remove what "
+                "else there is, if it is of no use."
+            ) from error
         return packed.getvalue()
 
     def unpack(self, name: str, checkpoint: bytes) -> None:

@@ -38,7 +38,11 @@ def pack(archive: tarfile.TarFile, folder: Path, name: str) -> None:
         made.type, made.mode = tarfile.DIRTYPE, 0o755
         archive.addfile(made)
         for one in files:
-            number = os.open(one, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=opened)
+            try:
+                number = os.open(one, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=opened)
+            except OSError as error:
+                error.filename = f"{path}/{one}"
+                raise
             with os.fdopen(number, "rb") as found:
                 if not _is_plain(number):
                     raise OSError(errno.EINVAL, "it is no plain file", f"{path}/{one}")
