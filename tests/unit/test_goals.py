@@ -115,6 +115,14 @@ def test_a_site_that_has_not_decided_yet_is_shown_as_on() -> None:
     assert "Nobody here has a latency goal" not in found
 
 
+@pytest.mark.parametrize(
+    ("count", "said"), [(1, "1 reading was nonsense and was not"), (2, "2 readings were nonsense and were not")]
+)
+def test_how_much_was_not_believed_is_said(count: int, said: str) -> None:
+    assert said in shown({"goals": {**HOLDS, "nonsense": count}})
+    assert "nonsense" not in shown({"goals": {**HOLDS, "nonsense": 0}})
+
+
 def test_an_agent_cannot_speak_of_another_site() -> None:
     found = shown({"goals": {**HOLDS, "site": "cloud", "is_reached": False}})
     assert "site hub" in found
