@@ -45,6 +45,7 @@ def result(names: int = 1, lower_bound: float = 0.5, cut_short: bool = False) ->
         ("a\rb\x07", "a\\rb\\x07"),
         ("\u202eevil", "\\u202eevil"),
         ("\x9b31m", "\\x9b31m"),
+        ("edge\u00a01 edge\u30001", "edge\\xa01 edge\\u30001"),
     ],
 )
 def test_control_characters_are_spelled_out(text: str, safe: str) -> None:

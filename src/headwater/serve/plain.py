@@ -1,12 +1,11 @@
 """What is safe to show on a terminal?
 
 Names and messages come from files that somebody else may have written. Everything that a terminal
-would obey instead of show (escape sequences, carriage returns, bidirectional overrides) is spelled out.
+would obey instead of show (escape sequences, carriage returns, bidirectional overrides) is spelled out, and so are
+spaces of other kinds: two names must not look the same.
 """
 
 from __future__ import annotations
-
-import unicodedata
 
 __all__ = ["plain"]
 
@@ -16,14 +15,12 @@ def plain(text: str, keep: str = "") -> str:
 
     >>> plain("red\x1b[31m")
     'red\\x1b[31m'
+    >>> plain("edge\xa01")
+    'edge\\xa01'
     """
     if text.isprintable():
         return text
-    return "".join(character if character in keep or _shows(character) else _spelled(character) for character in text)
-
-
-def _shows(character: str) -> bool:
-    return unicodedata.category(character) not in {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+    return "".join(one if one in keep or one.isprintable() else _spelled(one) for one in text)
 
 
 def _spelled(character: str) -> str:
