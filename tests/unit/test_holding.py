@@ -187,8 +187,8 @@ def test_a_goal_of_a_project_that_cannot_be_held_is_none(
 
 
 def test_a_project_that_is_torn_has_no_goal(make: Any, tmp_path: Path) -> None:
-    for text in ("", "[]", DEEP, "\x00"):
-        (tmp_path / "code").write_text(text, "utf-8")
+    for torn in (b"", b"[]", DEEP.encode(), b"\x00", b'{"goals": "\xff"}'):
+        (tmp_path / "code").write_bytes(torn)
         assert make(engine=Engine(tmp_path))._declares("code") == {}
 
 

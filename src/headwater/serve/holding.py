@@ -333,8 +333,8 @@ class Holding:
         """Return the goal in a pipeline's project, as far as it can be held; it came with an upload."""
         if code and code not in self._declared:
             try:
-                text = self._engine.read_of(code).read_text("utf-8")
-            except (OSError, BindError):  # it is not there yet
+                text = self._engine.read_of(code).read_bytes()
+            except OSError:  # it is not there yet
                 return {}
             found: dict[str, Any] = {}
             with contextlib.suppress(ValueError, RecursionError):
