@@ -30,6 +30,7 @@ import httpx
 
 from headwater.errors import BindError, BrokenInvariant, HeadwaterError, Mistake, PlanError, SpecError
 from headwater.serve.control_options import state_folder
+from headwater.serve.line import is_address
 
 __all__ = ["CA_FILE", "Client", "Place", "find", "in_address"]
 
@@ -225,14 +226,10 @@ def _told(folder: Path) -> dict[str, Any] | None:
 
 
 def _checked(url: str) -> str:
-    try:
-        parts = urlsplit(url)
-        is_address = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port or 1) > 0
-    except ValueError:
-        is_address = False
-    if not is_address:
+    if not is_address(url):
         text = f"'{url}' is no address of a controller; wanted is one such as https://control.example:8470"
         raise SpecError(Mistake("HW1330", text))
+    parts = urlsplit(url)
     if parts.username is not None or parts.password is not None:
         raise SpecError(Mistake("HW1330", f"a controller's address holds no name or password; use {TOKEN}"))
     if parts.scheme == "http" and not _is_loopback(url):

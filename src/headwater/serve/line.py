@@ -28,7 +28,7 @@ from headwater.errors import BindError
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["Away", "Declined", "Line", "read_token"]
+__all__ = ["Away", "Declined", "Line", "is_address", "read_token"]
 
 CONNECT_S = 5.0
 PATIENCE_S = 10.0  # for an answer that nobody has to wait for
@@ -75,6 +75,19 @@ def read_token(file: Path | None = None, environment: Mapping[str, str] = os.env
     return found
 
 
+def is_address(url: str) -> bool:
+    """Return whether a controller may be there.
+
+    >>> is_address("https://control.example:8470"), is_address("control.example:8470"), is_address("http://a:0")
+    (True, False, False)
+    """
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
 class Line:
     """The way from one agent to its controller; any thread may use it."""
 
@@ -91,12 +104,7 @@ class Line:
         Raises:
             BindError: HW4916, the address is none, or the certificates cannot be read.
         """
-        try:
-            found = urlsplit(url)
-            is_address = found.scheme in {"http", "https"} and bool(found.hostname) and found.port != 0
-        except ValueError:
-            is_address = False
-        if not is_address:
+        if not is_address(url):
             raise BindError(f"HW4916 '{url}' is no address of a controller; give one like https://HOST:PORT.")
         self._verify: ssl.SSLContext | None = None
         if ca is not None:
