@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections import Counter
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from headwater.bind import compiled
+
+# Whatever a shell starts in its background ignores Ctrl-C, and so does all that it starts; tests press it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Before anything imports a kernel: numba reads its cache folder once, and without this every test process
 # would compile for a minute what the command has compiled already.

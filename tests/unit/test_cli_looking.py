@@ -142,16 +142,15 @@ def test_status_tells_of_failed_jobs_and_where_to_look(run, controller: Recorded
 
 @pytest.mark.parametrize("words", [["status", "--watch"], ["status", "--watch", "--json"]], ids=" ".join)
 def test_watching_goes_on_until_ctrl_c_which_is_no_fault(controller: Recorded, words: list[str]) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "headwater.serve.main", *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    first = process.stdout.readline()
-    process.send_signal(signal.SIGINT)
-    rest, err = process.communicate(timeout=30)
+    command = [sys.executable, "-m", "headwater.serve.main", *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            first = process.stdout.readline()
+            process.send_signal(signal.SIGINT)
+            rest, err = process.communicate(timeout=30)
+        finally:
+            process.kill()
     assert (process.returncode, err) == (0, "")
     assert json.loads(first)["jobs"] if "--json" in words else "2 sites" in first + rest
 
