@@ -83,6 +83,7 @@ class Served:
         uploads = self.folder / "uploads"
         uploads.mkdir(parents=True, exist_ok=True)
         self.desk = Desk(uploads, self.folder / "spool", self._load, self._keep, **self.options)
+        self.known_at_first = self.desk.latest()  # nobody can have called yet
         app = FastAPI()
         app.include_router(router(self.desk))
         listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)

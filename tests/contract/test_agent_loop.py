@@ -116,8 +116,8 @@ def test_agents_do_without_the_controller_and_say_hello_to_the_next_one(plane, t
         agents["b"].engine.kill()  # and nobody is there to say so
         until(lambda: "count" in queries(agents))
         plane.start()
-        assert plane.desk.latest().reached == frozenset()
-        assert {one.job.name for one in plane.desk.latest().held} == set(wanted)  # known before anybody says hello
+        assert plane.known_at_first.reached == frozenset()
+        assert {one.job.name for one in plane.known_at_first.held} == set(wanted)  # known before anybody says hello
         begun_s = time.monotonic()
         until(lambda: reached(plane.desk) == {"a", "b", "c"})
         print(f"\nall agents are back {time.monotonic() - begun_s:.2f} s after the controller")  # noqa: T201 - a figure
