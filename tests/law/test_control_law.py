@@ -271,7 +271,7 @@ AIM_S = 0.8 * CLASSES[0].goal_s
     ("key", "end", "others"),
     [
         ("late_s", 4.0 * AIM_S, {}),  # from early to late, where all of a share is used
-        ("late_s", 4.0 * AIM_S, {"share": 10.0}),  # and where little of it is
+        ("late_s", 4.0 * AIM_S, {"share": 2.5}),  # and where less of it is
         ("queue", 300.0 * AIM_S, {"late_s": 2.0 * AIM_S}),  # until what waits explains that records are late
         ("used", 2.0, {"late_s": 2.0 * AIM_S}),
         ("latency_s", 4.0 * AIM_S, {}),
@@ -283,6 +283,13 @@ def test_demand_does_not_leap_where_records_begin_to_be_late_or_to_wait(key: str
     assert demand.min() > 1.0  # what comes takes a core
     assert np.abs(np.diff(demand)).max() <= 10.0 / POINTS * demand.max()
     assert np.ptp(demand) > 0.01 * demand.max() or key == "latency_s"  # it does make a difference
+
+
+def test_demand_does_not_leap_where_more_and_more_of_a_share_is_used() -> None:
+    for late_s in (0.8, 0.9, 1.05):  # of the aim: what was corrected fades where little of a share is used
+        demand = scanned("share", np.linspace(1.0, 10.0, POINTS), late_s=late_s * AIM_S).demand
+        assert np.abs(np.diff(demand)).max() <= 10.0 / POINTS * demand.max()
+        assert np.ptp(demand) > 0.01 * demand.max()
 
 
 def test_what_is_predicted_never_rises_with_the_share() -> None:

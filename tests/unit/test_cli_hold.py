@@ -184,6 +184,61 @@ def test_another_policy_decides_otherwise_from_the_same_measurements(run, record
     assert "no limit" in out
 
 
+def test_a_decision_that_is_missing_is_said_to_be(run, record: Path) -> None:
+    lines = record.read_text().splitlines()
+    del lines[21]
+    record.write_text("\n".join(lines) + "\n")
+    code, _, err = run("replay", str(record))
+    assert code == 3
+    assert f"{record.name}:22: a decision between 20 s and 22 s seems to be missing" in " ".join(err.split())
+
+
+def test_a_record_is_not_written_over_its_scenario_nor_to_standard_output(run, two: str, monkeypatch) -> None:
+    before = Path(two).read_bytes()
+    monkeypatch.chdir(Path(two).parent)
+    for record in (two, Path(two).name, "-"):
+        code, _, err = run("--simulate", two, "--record", record)
+        assert (code, Path(two).read_bytes()) == (2, before)
+        assert "HW1343 --record is" in err
+    assert not Path("-").exists()
+
+
+def test_times_that_are_others_than_asked_are_told_and_what_is_within_a_step(run) -> None:
+    code, out, err = run("--simulate", BURST, "--every", "1.004 s", "--until", "90 s")
+    assert code == 0
+    assert "decided every 1 s: it goes in whole steps of 10 ms" in err
+    assert "the scenario ends after 60 s" in err
+    assert "60 decisions, one each 1 s" in out
+    assert "< 10 ms" in run("--simulate", BURST, "--policy", "equal", "--until", "15 s")[1]
+    _, out, err = run("--simulate", BURST, "--until", "5 s")
+    assert "whole steps" not in err
+    assert "ends after" not in err
+
+
+def test_missed_goals_that_no_policy_tells_of_are_counted(run) -> None:
+    out = run("--simulate", BURST, "--policy", "equal")[1]
+    assert "6 of 6 goals were missed, and equal told of none before" in out
+    assert "no goal gave way" in run("--simulate", BURST, "--policy", "equal", "--until", "15 s")[1]
+
+
+def test_what_stands_nowhere_and_what_was_dropped_is_told(run, tmp_path: Path) -> None:
+    file = tmp_path / "nowhere.yaml"
+    file.write_text(NOWHERE)
+    out = " ".join(run("--simulate", str(file))[1].split())
+    assert "nothing of 'a' was processed: is it on a machine that runs?" in out
+    assert "records were dropped, because queues were full" in out
+
+
+NOWHERE = """
+duration: 5 s
+step: 10 ms
+machines: {m: {cores: 1}}
+operators:
+  a: {rate: 10/s, work: 1 ms}
+  b: {rate: 500/s, work: 10 ms, queue: 10, on: m}
+"""
+
+
 def test_a_last_line_that_was_cut_off_is_left_out(run, record: Path) -> None:
     text = record.read_text()
     record.write_text(text[: -len(text.splitlines()[-1]) // 2])

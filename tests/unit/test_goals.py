@@ -182,7 +182,10 @@ def test_a_class_is_set_and_taken_away(controller: Recorded, capsys) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("alerts", "golden"), "HW1346 there is no class 'golden'. Known are gold, silver, bronze, none."),
+        (
+            ("alerts", "golden"),
+            "HW1346 there is no class 'golden'. Known are gold, silver, bronze, none. Did you mean 'gold'?",
+        ),
         (("alerts", "none", "--p99", "1 s"), "HW1346"),
         (("alerts", "gold", "--p99", "soon"), "--p99"),
         (("alerts", "gold", "--p99", "true"), "--p99"),
@@ -208,6 +211,29 @@ def test_a_name_that_nothing_can_have_is_told_at_once(controller: Recorded, caps
     assert main(["control", "set-class", name, word]) == 2
     assert "HW1346 there is no composition or pipeline" in " ".join(capsys.readouterr().err.split())
     assert not controller.asked, "nothing is asked of the controller then"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("set-class", "alerts", "glod"), ("set-class", "../x", "gold"), ("set-class", "alerts", "gold", "--p99", "0"),
+        ("set-class", "alerts", "none", "--p99", "1 s"), ("set-policy", "predictve"), ("set-policy", ""),
+    ],
+)  # fmt: skip
+def test_wrong_words_are_told_before_a_controller_is_looked_for(monkeypatch, tmp_path: Path, capsys, words) -> None:
+    monkeypatch.setenv("HEADWATER_STATE", str(tmp_path / "nowhere"))
+    assert main(["control", *words]) == 2
+    assert "HW13" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words", [("status",), ("set-class", "alerts", "gold"), ("set-class", "alerts", "none"), ("set-policy", "equal")]
+)
+@pytest.mark.parametrize("said", [{}, [], {"ok": True}], ids=str)
+def test_whoever_answers_and_is_no_controller_is_told(controller: Recorded, capsys, words, said: Any) -> None:
+    controller.answers = dict.fromkeys(controller.answers, lambda _: said)
+    assert main(["control", *words]) == 4
+    assert "HW4924 what answers at" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["status", "set-class", "set-policy"])

@@ -95,6 +95,16 @@ def test_whoever_gets_nothing_keeps_no_goal_and_is_late() -> None:
     assert held.classes[0].violations == pytest.approx(0.5, abs=0.01)
 
 
+def test_what_stands_still_in_a_queue_that_drops_the_rest_is_late_and_gives_way() -> None:
+    one = out(10.0, None)
+    held = hold(replace(one, operators=tuple(replace(each, queue=50.0) for each in one.operators)), "predictive")
+    gold = held.classes[0]
+    assert gold.overdue == pytest.approx(50.0)
+    assert gold.dropped > 500.0
+    assert [keeps(one) for one in held.applications] == [True, False]
+    assert any("the machine is out" in way.because for way in held.gave_way)
+
+
 def test_whoever_was_fast_and_then_gets_nothing_keeps_no_goal_either() -> None:
     held = hold(out(23.0, None), "predictive")
     other = held.applications[1]

@@ -111,6 +111,43 @@ def test_the_later_records_are_the_more_is_asked_for_where_nothing_waits_and_the
     assert asked == sorted(set(asked))
 
 
+def test_a_correction_ends_where_little_of_a_share_is_used_however_near_the_goal_records_are() -> None:
+    machine = Machine()
+    for _ in range(60):  # late, while all of it is used
+        machine.step(100.0, late_s=2.0 * GOLD.goal_s, share=0.1)
+    assert machine.state.trim[0] == pytest.approx(3.0)
+    for _ in range(200):  # in time, just so, while a tenth is used
+        decision = machine.step(100.0, late_s=0.7 * GOLD.goal_s, share=1.0)
+    fresh = Machine()
+    for _ in range(60):
+        calm = fresh.step(100.0, late_s=0.7 * GOLD.goal_s, share=1.0)
+    assert decision.demand[0] == pytest.approx(calm.demand[0], rel=0.01)
+
+
+def test_use_that_is_nonsense_for_a_moment_lets_no_machine_go_that_is_held_back() -> None:
+    apps = applications(("a", "b"), (GOLD, GOLD))
+    machines = [Machine(apps), Machine(apps)]
+    for machine in machines:
+        for second in range(60):
+            machine.step(100.0, used=np.full(2, 0.1 if second < 30 else 0.2))
+    before = machines[0].state.held_back
+    assert before < 0.9
+    machines[0].step(100.0, used=np.array([math.nan, 0.2]))
+    machines[1].step(100.0, used=np.full(2, 0.2))
+    assert machines[0].state.held_back <= before
+    assert machines[0].state.interference.is_saturated
+    assert machines[0].state.interference.slowdown[0] == pytest.approx(machines[1].state.interference.slowdown[0], 0.05)
+
+
+def test_a_goal_below_what_one_record_takes_is_said_to_be_so() -> None:
+    machine = Machine(capacity=0.05)
+    for _ in range(5):
+        decision = machine.step(30.0, used=30.0 * 0.5, throughput_rps=30.0, queue=100.0)
+    (way,) = decision.gives_way
+    assert way.work_s == pytest.approx(0.5)
+    assert str(way).endswith("a record alone takes 500 ms of a core")
+
+
 def test_what_waits_is_to_be_served_along_the_reference_and_not_at_once() -> None:
     """Equations of docs/latency.md, point 5, worked out by hand."""
     for late_s in (1.0, 5.0, 20.0):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from headwater.control.decision import Applications, applications
+from headwater.control.mpc import Settings
 from headwater.control.policies import POLICIES, Predictive
 from headwater.control.readings import COLUMNS, Readings
+from headwater.control.record import made_policy
 from headwater.model.quality import QUALITIES
 from headwater.model.scenario import Event, Machine, RateChange, Scenario, Simulated
 from headwater.model.workload import Sinusoid
@@ -72,6 +75,40 @@ def test_what_somebody_could_never_use_is_named_as_missing() -> None:
     (way,) = POLICIES["priority"]().decide(1.0, told, BOUNDED, 10.0).gives_way
     assert way.worst == "a"
     assert way.lacking == pytest.approx(1.5)
+
+
+@pytest.mark.parametrize("name", sorted(POLICIES))
+def test_what_is_told_to_be_missing_does_not_depend_on_how_often_it_is_decided(name: str) -> None:
+    found = []
+    for seconds in (0.1, 1.0):
+        policy = POLICIES[name]()
+        told = readings(THREE, 10.0, queue=3000.0, seconds=seconds)
+        found.append(policy.decide(0.0, told, THREE, 2.0).asked)
+    assert found[0] == pytest.approx(found[1])
+
+
+def test_only_where_classes_decide_it_is_said_that_heavier_ones_come_first() -> None:
+    told = readings(THREE, 10.0, queue=3000.0)
+    said = {name: make().decide(0.0, told, THREE, 0.3).reason("c") for name, make in POLICIES.items()}
+    is_so = {name for name, text in said.items() if "heavier classes come first" in text}
+    assert is_so == {"predictive", "priority"}
+    assert said["equal"].endswith("nothing is limited")
+    assert "are its part" in said["fixed"]
+
+
+@pytest.mark.parametrize("odd", [math.nan, -5.0, math.inf, 1e300])
+@pytest.mark.parametrize("name", ["weighted", "predictive"])
+def test_memory_traffic_that_cannot_be_is_counted_and_not_believed(name: str, odd: float) -> None:
+    policy = POLICIES[name]()
+    told = replace(readings(THREE, 10.0), memory_bps=odd)
+    assert policy.decide(0.0, told, THREE, 2.0).nonsense == 1
+
+
+@pytest.mark.parametrize("name", sorted(POLICIES))
+def test_a_clock_that_goes_in_long_intervals_is_no_nonsense(name: str) -> None:
+    policy = made_policy(name, settings=Settings(interval_s=120.0))
+    told = readings(THREE, 10.0, seconds=120.0)
+    assert [policy.decide(120.0 * step, told, THREE, 2.0).nonsense for step in range(3)] == [0, 0, 0]
 
 
 def test_readings_are_equal_where_nothing_was_measured_in_both() -> None:

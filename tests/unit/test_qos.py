@@ -14,8 +14,8 @@ import pytest
 from headwater.control.mpc import Settings
 from headwater.control.policies import POLICIES
 from headwater.control.readings import COLUMNS, Reading, Readings, of_rows
-from headwater.control.record import begin_entry, made_policy, replayed, step_entry
-from headwater.errors import SpecError
+from headwater.control.record import begin_entry, made_policy, plain_state, replayed, state_of, step_entry
+from headwater.errors import BindError, SpecError
 from headwater.model.quality import QUALITIES
 from headwater.run.qos import Holder, Roster
 
@@ -300,6 +300,78 @@ def test_decisions_are_made_again_from_what_was_written_down(policy: str) -> Non
         assert {name: one.decision.share_of[name] for name in shares} == shares
 
 
+def test_limits_are_written_down_as_they_were_set_where_nothing_weighs() -> None:
+    site = Site(RATES_RPS, 0.2)
+    site.governor.weighs = False
+    site.steps(5)
+    steps = site.journal.entries[1:]
+    for (limits, _), entry in zip(site.governor.calls, steps, strict=True):
+        assert {name: row["limit"] for name, row in entry["decided"].items()} == limits  # type: ignore[attr-defined]
+    assert {one.differs for one in replayed(site.journal.entries, "journal")} == {()}
+    steps[2]["decided"]["a"]["limit"] *= 1.0 + 1e-6  # type: ignore[index]
+    assert [one.differs for one in replayed([site.journal.entries[0], *steps], "journal")][2] == ("a",)
+
+
+class Refusing(TableGovernor):
+    """Refuses once."""
+
+    is_refusing = False
+
+    def set(self, limits: Mapping[str, float], shares: Mapping[str, float] | None = None) -> None:
+        if self.is_refusing:
+            self.is_refusing = False
+            raise BindError("HW4802 no")
+        super().set(limits, shares)
+
+
+def test_decisions_after_one_whose_limits_were_refused_can_be_made_again() -> None:
+    site = Site(RATES_RPS)
+    refusing = Refusing(site.meter)
+    site.holder = Holder(site.meter, refusing, lambda: ROSTER, lambda: 4.0, "predictive", site.journal)
+    site.steps(5)
+    refusing.is_refusing = True
+    site.now_s += 1.0
+    with pytest.raises(BindError):
+        site.holder.step(site.now_s)
+    site.steps(5)
+    assert [entry["kind"] for entry in site.journal.entries].count("begin") == 2
+    made = list(replayed(site.journal.entries, "journal"))
+    assert len(made) == 10
+    assert {one.differs for one in made} == {()}
+
+
+class Full(Lines):
+    """Takes nothing at first."""
+
+    refused = 1
+
+    def write(self, entry: Mapping[str, object]) -> bool:
+        if self.refused:
+            self.refused -= 1
+            return True
+        return super().write(entry)
+
+
+def test_no_decision_is_written_down_without_a_beginning() -> None:
+    site = Site(RATES_RPS)
+    site.journal = Full()
+    site.holder = Holder(site.meter, site.governor, lambda: ROSTER, lambda: 4.0, "predictive", site.journal)
+    site.steps(3)
+    assert [entry["kind"] for entry in site.journal.entries] == ["begin", "step", "step"]
+    assert {one.differs for one in replayed(site.journal.entries, "journal")} == {()}
+
+
+def test_whoever_is_silent_for_a_moment_keeps_its_place() -> None:
+    site = Site(RATES_RPS)
+    site.steps(3)
+    for silent in RATES_RPS:  # the last as well as the first
+        rates_rps, site.meter.rates_rps = site.meter.rates_rps, {k: v for k, v in RATES_RPS.items() if k != silent}
+        decision = site.holder.step(site.now_s + 1.0)
+        assert decision is not None
+        assert decision.names == tuple(RATES_RPS)
+        site.meter.rates_rps = rates_rps
+
+
 def test_a_share_that_was_changed_afterwards_differs() -> None:
     entries = eventful().journal.entries
     entries[5]["decided"]["a"]["share"] *= 1.0 + 1e-6  # type: ignore[index]
@@ -384,13 +456,26 @@ SPOILED: dict[str, tuple[tuple[str, ...], object]] = {
         "a policy that is none", "no entry", *SPOILED,
     ],
 )  # fmt: skip
-def test_a_spoiled_entry_is_refused_by_its_number(how: str) -> None:
+def test_a_spoiled_entry_is_refused_by_its_number_and_line(how: str) -> None:
     entries = broken(eventful().journal.entries, how)
     with pytest.raises(SpecError) as caught:
-        list(replayed(entries, "journal.jsonl"))
+        list(replayed(entries, "journal.jsonl", lines=range(11, 11 + len(entries))))
     (mistake,) = caught.value.mistakes
-    assert mistake.code == "HW1345"
-    assert "journal.jsonl: entry 4 " in mistake.text
+    assert (mistake.code, mistake.file, mistake.line) == ("HW1345", "journal.jsonl", 14)
+    assert mistake.text.startswith("entry 4 is none of a record of decisions: ")
+    assert not any(word in mistake.text for word in ("Error", "NoneType", "__init__", "indices"))
+
+
+@pytest.mark.parametrize("key", ["baseline", "usual", "slowdown", "most", "records"])
+def test_what_is_known_with_a_hole_in_it_is_not_gone_on_from(key: str) -> None:
+    site = Site(RATES_RPS)
+    site.steps(3)
+    assert site.holder.known is not None
+    plain = plain_state(site.holder.known)
+    assert plain_state(state_of(plain)) == plain
+    plain["interference"][key][1] = None
+    with pytest.raises(ValueError, match=key):
+        state_of(plain)
 
 
 def test_a_record_without_a_beginning_is_refused() -> None:

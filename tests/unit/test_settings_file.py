@@ -204,7 +204,10 @@ def test_file_and_properties_may_agree_and_must_not_contradict() -> None:
             "HW1007 h.yml:1: 'goals' of the file: 'class' must be one of gold, silver, bronze; found text 'glod'. "
             "Did you mean 'gold'?",
         ),
-        ("goals: {p99: 0}\n", "HW1007 h.yml:1: 'goals' of the file: 'p99' must be above 0; found '0'."),
+        (
+            "goals: {p99: 0}\n",
+            "HW1007 h.yml:1: 'goals' of the file: 'p99' must be from 1 ms to 1000000 s; found '0'.",
+        ),
         (
             "goals: {p95: 1 s}\n",
             "HW1003 h.yml:1: 'goals' of the file has the unknown key 'p95'; allowed: p99, class. Did you mean 'p99'?",

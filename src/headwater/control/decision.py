@@ -71,13 +71,19 @@ class GivesWay:
     worst: str  # the one whose goal is missed by most
     goal_s: float  # of that one
     predicted_s: float  # of that one: 99th percentile at the end of the horizon
+    work_s: float = 0.0  # of a record of that one, in seconds of one core
 
     def __str__(self) -> str:
         """Say it in a sentence."""
         others = "" if self.count == 1 else f" and {self.count - 1} more of '{self.quality}'"
         return (
             f"'{self.worst}'{others} give{'s' if self.count == 1 else ''} way: {show(self.predicted_s, 'time')} "
-            f"expected where {show(self.goal_s, 'time')} is the goal; {self.lacking:.3g} cores are missing"
+            f"expected where {show(self.goal_s, 'time')} is the goal; "
+            + (
+                f"a record alone takes {show(self.work_s, 'time')} of a core"
+                if self.work_s > self.goal_s
+                else f"{self.lacking:.3g} cores are missing"
+            )
         )
 
 
@@ -106,6 +112,11 @@ class Decision:
     gives_way: tuple[GivesWay, ...] = ()
     nonsense: int = 0  # entries of the meter that were not believed
     because: str = ""  # of the machine as a whole
+    is_by_class: bool = True  # whether heavier classes come first
+
+    def set_limits(self, weighs: bool) -> Floats:
+        """Return the limits for a governor that weighs, or for one that does not."""
+        return self.limits if weighs else self.alone
 
     @cached_property
     def limit_of(self) -> dict[str, float]:
@@ -135,7 +146,9 @@ class Decision:
         if self.queue[i] >= 1.0:
             parts.append(f"{self.queue[i]:.0f} wait")
         parts.append(f"its goal of {show(float(self.goal_s[i]), 'time')} asks for {asked:.3g} cores")
-        if share < asked * (1.0 - HELD):
+        if share == np.inf:
+            parts.append("nothing is limited")
+        elif share < asked * (1.0 - HELD):
             parts.append(self._why_less(i, share))
         elif share > asked * (1.0 + HELD):
             parts.append(f"{share - asked:.3g} more are spare")
@@ -145,9 +158,12 @@ class Decision:
         if share >= float(self.most[i]) * (1.0 - HELD):
             return f"it can use {share:.3g} at most"
         lent = float(self.reach[i]) - share
-        text = f"heavier classes come first: {share:.3g} are left" if self.rank[i] > 0 else (
-            f"the machine has no more for its class: {share:.3g} are its part"
-        )  # fmt: skip
+        if not self.is_by_class:
+            text = f"{share:.3g} are its part"
+        elif self.rank[i] > 0:
+            text = f"heavier classes come first: {share:.3g} are left"
+        else:
+            text = f"the machine has no more for its class: {share:.3g} are its part"
         return f"{text}, and {lent:.3g} that others do not use are lent to it" if lent > HELD * share else text
 
     def row(self, name: str) -> dict[str, Any]:
@@ -166,7 +182,9 @@ class Decision:
         }
 
 
-def given_way(apps: Applications, reach: Floats, asked: Floats, predicted_s: Floats) -> tuple[GivesWay, ...]:
+def given_way(
+    apps: Applications, reach: Floats, asked: Floats, predicted_s: Floats, work_s: Floats
+) -> tuple[GivesWay, ...]:
     """Return which goals give way, the heaviest first: those that lack something and are expected to be missed.
 
     What one can reckon with is its share and what is lent to it, so that what is lent is not lacking. What its goal
@@ -189,6 +207,7 @@ def given_way(apps: Applications, reach: Floats, asked: Floats, predicted_s: Flo
                     apps.names[worst],
                     float(apps.goal_s[worst]),
                     float(predicted_s[worst]),
+                    float(np.nan_to_num(work_s[worst])),
                 )
             )
     return tuple(found)

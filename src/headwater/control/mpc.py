@@ -167,7 +167,8 @@ def step(
     done_rps, used, work_s = _work(state, seen, is_timed)
     interference, found = saturation.observe(
         state.interference, seen["used"], seen["run_delay"], seen["throttled"],
-        np.where(is_timed & seen.is_known["throughput_rps"], seen["throughput_rps"], np.nan), 1.0, readings.memory_bps,
+        np.where(is_timed & seen.is_known["throughput_rps"] & seen.is_known["used"], seen["throughput_rps"], np.nan),
+        1.0, seen.memory_bps,
     )  # fmt: skip
     held_back = min(1.0, max(LEAST_CAPACITY, state.held_back * SATURATED**found.excess))
     room = capacity * held_back
@@ -191,7 +192,7 @@ def step(
     decision = Decision(
         now_s, apps.names, shares, reach, limits, alone, demand, asked,
         expected.rate_rps, seen["queue"], late_s, predicted_s, apps.goal_s, apps.most, apps.grouped.of, capacity,
-        given_way(apps, reach, asked, predicted_s), nonsense, _because(asked, room, found),
+        given_way(apps, reach, asked, predicted_s, work_s), nonsense, _because(asked, room, found),
     )  # fmt: skip
     known_now = State(
         apps.names, expected.history, interference, done_rps, used, work_s, expected.level_rps, expected.trend_rps,
@@ -339,7 +340,8 @@ def _trimmed(state: State, seen: Cleaned, apps: Applications, settings: Settings
     # It fades while records are early, and while they are late and more would not help; nothing leaps in between.
     calm = np.clip((0.75 - over) / 0.25, 0.0, 1.0)
     vain = np.clip((over - 1.0) / (MOST_RISE - 1.0), 0.0, 1.0) * (1.0 - pressed)
-    faded = 1.0 + (state.trim - 1.0) * (1.0 - (1.0 - CALM_TRIM) * (calm + vain))
+    idle = np.clip((0.5 - full) / 0.2, 0.0, 1.0) * (seen["used"] > 0.0)  # less would have done as well
+    faded = 1.0 + (state.trim - 1.0) * (1.0 - (1.0 - CALM_TRIM) * np.maximum(calm + vain, idle))
     return np.clip(faded * rise, 1.0, MOST_TRIM)
 
 

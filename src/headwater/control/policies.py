@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -33,6 +33,7 @@ __all__ = [
 ]  # fmt: skip
 
 WORK_GAIN = 0.3
+TOLD_S = 3.0  # within which what waits would have to be done, where it is told what is missing; `mpc` looks as far
 
 
 class Policy(Protocol):
@@ -67,22 +68,28 @@ class _Rival:
 
     work_s: dict[str, float] = field(default_factory=dict)
     now_s: float = math.nan
+    is_by_class: ClassVar[bool] = False  # whether heavier classes come first
 
     def decide(self, now_s: float, readings: Readings, apps: Applications, capacity: float) -> Decision:
         """Return shares, within what is there and what each one needs at least and can use at most."""
         seen = cleaned(readings, apps.names)
-        nonsense = seen.nonsense + oddities(readings, apps.names, now_s, self.now_s, mpc.LONGEST_GAP)
+        longest_s = mpc.LONGEST_GAP * max(1.0, readings.seconds)
+        nonsense = seen.nonsense + oddities(readings, apps.names, now_s, self.now_s, longest_s)
         self.now_s = now_s
         capacity = capacity if math.isfinite(capacity) and capacity > 0.0 else 0.0
         work_s = self._work(apps, seen)
         seconds = readings.seconds if readings.seconds > 0.0 else 1.0
-        asked = work_s * (seen["arrivals_rps"] + seen["queue"] / seconds)
-        wanted = np.minimum(asked, apps.most)
+        wanted = np.minimum(work_s * (seen["arrivals_rps"] + seen["queue"] / seconds), apps.most)
         shares, reach, limits = self._decided(seen, wanted, apps, capacity)
+        # What is told to be missing must not depend on how often somebody looks.
+        asked = work_s * (seen["arrivals_rps"] + seen["queue"] / max(seconds, TOLD_S))
         late_s = seen.measured_s
+        gives_way = given_way(apps, reach, asked, late_s, work_s)
+        expected_s = np.where(late_s > 0.0, late_s, np.nan)  # what came last will go on, if anything did
         return Decision(
             now_s, apps.names, shares, reach, limits, reach, wanted, asked, seen["arrivals_rps"], seen["queue"], late_s,
-            late_s, apps.goal_s, apps.most, apps.grouped.of, capacity, given_way(apps, reach, asked, late_s), nonsense,
+            expected_s, apps.goal_s, apps.most, apps.grouped.of, capacity, gives_way, nonsense,
+            is_by_class=self.is_by_class,
         )  # fmt: skip
 
     def _decided(
@@ -174,6 +181,8 @@ class Weighted(_Guaranteed):
 
 class Priority(_Guaranteed):
     """The heaviest first."""
+
+    is_by_class = True
 
     def _shares(self, seen: Cleaned, wanted: Floats, apps: Applications, capacity: float) -> Floats:
         return spread(by_weight(wanted, capacity, apps.grouped), capacity, apps.weight, apps.most)

@@ -98,6 +98,7 @@ class Cleaned:
     columns: Mapping[str, Floats]
     is_known: Mapping[str, Bools]
     nonsense: int  # entries that were not believed
+    memory_bps: float | None = None  # that can be believed
 
     def __getitem__(self, key: str) -> Floats:
         """Return a column."""
@@ -134,7 +135,9 @@ def cleaned(readings: Readings, names: Sequence[str]) -> Cleaned:
         nonsense += int(np.count_nonzero(bad))
         columns[key] = column if good.all() else np.where(good, column, 0.0)
         known[key] = good
-    return Cleaned(columns, known, nonsense)
+    told = readings.memory_bps
+    is_odd = told is not None and not 0.0 <= told <= MOST
+    return Cleaned(columns, known, nonsense + is_odd, None if is_odd else told)
 
 
 def oddities(readings: Readings, names: Sequence[str], now_s: float, before_s: float, longest_s: float) -> int:

@@ -8,7 +8,7 @@ on `replayed` makes every decision again and says where it differs from what was
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from typing import Any, cast
 
@@ -63,8 +63,9 @@ def begin_entry(
     }
 
 
-def step_entry(readings: Readings, apps: Applications, decision: Decision) -> dict[str, Any]:
-    """Return the entry of a decision."""
+def step_entry(readings: Readings, apps: Applications, decision: Decision, weighs: bool = True) -> dict[str, Any]:
+    """Return the entry of a decision; `weighs`: whether whoever set the limits keeps shares by weights."""
+    plain = {one: asdict(one) for one in set(apps.qualities)}
     return {
         "kind": "step",
         "now_s": _plain(decision.now_s),
@@ -74,20 +75,24 @@ def step_entry(readings: Readings, apps: Applications, decision: Decision) -> di
         "names": list(readings.names),
         "readings": {key: [_plain(one) for one in readings.columns[key].tolist()] for key in COLUMNS},
         "applications": {
-            name: {**asdict(quality), "least": _plain(least), "most": _plain(most)}
+            name: {**plain[quality], "least": _plain(least), "most": _plain(most)}
             for name, quality, least, most in zip(
                 apps.names, apps.qualities, apps.least.tolist(), apps.most.tolist(), strict=True
             )
         },
-        "decided": {name: _decided(decision, name) for name in decision.names},
+        "weighs": weighs,
+        "decided": {
+            name: _decided(decision, name, limit)
+            for name, limit in zip(decision.names, decision.set_limits(weighs).tolist(), strict=True)
+        },
         "gives_way": [{**asdict(one), "because": str(one)} for one in decision.gives_way],
         "nonsense": decision.nonsense,
         "because": decision.because,
     }
 
 
-def _decided(decision: Decision, name: str) -> dict[str, Any]:
-    row = decision.row(name)
+def _decided(decision: Decision, name: str, limit: float) -> dict[str, Any]:
+    row = {**decision.row(name), "limit": limit}
     return {**{key: _plain(row[key]) for key in KEPT}, "because": row["because"]}
 
 
@@ -99,16 +104,20 @@ class Replayed:
     now_s: float
     recorded: Mapping[str, Any]
     decision: Decision
+    limits: Floats  # as they would have been set
     differs: tuple[str, ...]  # applications whose share or limit is another one
 
 
-def replayed(entries: Iterable[Mapping[str, Any]], source: str, policy: str | None = None) -> Iterator[Replayed]:
+def replayed(
+    entries: Iterable[Mapping[str, Any]], source: str, policy: str | None = None, lines: Sequence[int] = ()
+) -> Iterator[Replayed]:
     """Make the decisions of a record again.
 
     Args:
         entries: Of the record, in order.
         source: Where they come from, for messages.
         policy: Another one than was used, to see what it would have decided.
+        lines: Where each of them stands, for messages.
 
     Raises:
         SpecError: HW1345, an entry is not one, or there is no beginning.
@@ -118,22 +127,30 @@ def replayed(entries: Iterable[Mapping[str, Any]], source: str, policy: str | No
         try:
             if entry["kind"] == "begin":
                 shares = {str(name): _number(share) for name, share in entry["shares"].items()}
+                _check("its policy", entry["policy"], entry["policy"] in POLICIES)
                 chosen = made_policy(policy or entry["policy"], shares, _settings(entry["settings"]))
                 if policy in (None, entry["policy"]) and entry.get("known") is not None:
                     _remind(chosen, entry["known"])
                 continue
-            if entry["kind"] != "step" or chosen is None:
+            _check("its kind", entry["kind"], entry["kind"] == "step")
+            if chosen is None:
                 raise ValueError("there is no beginning before it")
             now_s = _number(entry["now_s"])
             _check("its time", now_s, math.isfinite(now_s))
             with np.errstate(all="ignore"):  # nobody measured what somebody may have written
                 decision = chosen.decide(now_s, _readings(entry), _applications(entry), _number(entry["capacity"]))
-            yield Replayed(number, now_s, entry, decision, _differing(entry, decision))
+            limits = decision.set_limits(bool(entry.get("weighs", True)))
+            yield Replayed(number, now_s, entry, decision, limits, _differing(entry, decision, limits))
         except WRONG as error:
-            because = f"{error}" if isinstance(error, ValueError) else f"{type(error).__name__} {error}"
-            raise SpecError(
-                Mistake("HW1345", f"{source}: entry {number} is none of a record of decisions: {because}")
-            ) from error
+            text = f"entry {number} is none of a record of decisions: {_because(error)}"
+            raise SpecError(Mistake("HW1345", text, source, lines[number - 1] if lines else None)) from error
+
+
+def _because(error: Exception) -> str:
+    """Say what is wrong with an entry; what Python says of values that nobody wrote helps nobody."""
+    if isinstance(error, KeyError):
+        return f"it lacks {error}"
+    return str(error) if isinstance(error, ValueError) else "a value in it is of another kind than is written"
 
 
 def _check(what: str, value: object, is_right: bool) -> None:
@@ -143,6 +160,8 @@ def _check(what: str, value: object, is_right: bool) -> None:
 
 def _settings(value: Mapping[str, Any]) -> mpc.Settings:
     """Return settings with which a decision can be made."""
+    unknown = sorted(map(str, set(value) - {one.name for one in fields(mpc.Settings)}))
+    _check("a setting", ", ".join(unknown), not unknown)
     found = mpc.Settings(**value)
     _check("'horizon'", found.horizon, found.horizon in range(1, MOST_STEPS + 1))
     for key in ("interval_s", "response_s", "margin"):
@@ -180,13 +199,13 @@ def _applications(entry: Mapping[str, Any]) -> Applications:
     return applications(tuple(told), qualities, least, most)
 
 
-def _differing(entry: Mapping[str, Any], decision: Decision) -> tuple[str, ...]:
+def _differing(entry: Mapping[str, Any], decision: Decision, limits: Floats) -> tuple[str, ...]:
     def column(key: str) -> Floats:
         found = np.array([_number(entry["decided"][name][key]) for name in decision.names], np.float64)
         _check(f"a {key} that was decided", math.nan, not bool(np.isnan(found).any()))
         return found
 
-    is_same = _alike(column("share"), decision.shares) & _alike(column("limit"), decision.limits)
+    is_same = _alike(column("share"), decision.shares) & _alike(column("limit"), limits)
     return tuple(name for name, same in zip(decision.names, is_same.tolist(), strict=True) if not same)
 
 
@@ -216,6 +235,10 @@ def state_of(value: Mapping[str, Any]) -> mpc.State:
     }
     for key, column in known.items():
         _check(f"'{key}'", math.nan, bool(np.isfinite(column).all()))
+    known = {one.name: getattr(found.interference, one.name) for one in fields(found.interference)}
+    for key, column in known.items():
+        is_none = key == "ceiling_bps" and math.isnan(column)  # none was learned
+        _check(f"'{key}'", math.nan, is_none or bool(np.isfinite(column).all()))
     _check("'settings'", found.history.settings, found.history.settings == fresh.history.settings)
     return found
 

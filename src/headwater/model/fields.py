@@ -11,6 +11,7 @@ is none.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
@@ -168,8 +169,8 @@ def read_pair(spot: Spot, key: str, known: Known) -> list[str] | None:
     return list(read) if read is not None and spot.are_known(key, read, known) and len(read) == 2 else None
 
 
-def quantity(kind: units.Kind, *, above_zero: bool = False) -> Reader:
-    """Return a reader of quantities in base units."""
+def quantity(kind: units.Kind, *, above_zero: bool = False, least: float = 0.0, most: float = math.inf) -> Reader:
+    """Return a reader of quantities in base units, within bounds if there are any."""
 
     def read(spot: Spot, key: str) -> float | None:
         value = spot.body[key]
@@ -183,6 +184,10 @@ def quantity(kind: units.Kind, *, above_zero: bool = False) -> Reader:
             return None
         if above_zero and number == 0.0:
             spot.add("HW1007", key, f"must be above 0; found {quote(str(value), 40)}.")
+            return None
+        if not least <= number <= most:
+            bounds = f"from {units.show(least, kind)} to {units.show(most, kind)}"
+            spot.add("HW1007", key, f"must be {bounds}; found {quote(str(value), 40)}.")
             return None
         return number
 

@@ -36,7 +36,7 @@ QUALITIES: Mapping[str, Quality] = MappingProxyType(
     }
 )
 LOWEST = QUALITIES["bronze"]
-LEAST_GOAL_S, MOST_GOAL_S = 0.001, 1e6  # that may be set on running sites; nobody holds less, and more is none
+LEAST_GOAL_S, MOST_GOAL_S = 0.001, 1e6  # that may be set; nobody holds less, and more is none
 
 
 def quality_of(name: str | None, goal_s: float | None = None) -> Quality:

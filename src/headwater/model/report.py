@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 
 from headwater.errors import Mistake, SpecError
 
-__all__ = ["Report", "describe", "listed", "quote"]
+__all__ = ["Report", "describe", "listed", "near", "quote"]
 
 MOST_SHOWN = 50  # mistakes told in full; the rest are counted
 MOST_TIPS = 20  # names looked up for 'Did you mean', which is slow among many
@@ -99,6 +99,16 @@ def describe(value: object) -> str:
     if isinstance(value, int) and value.bit_length() > 128:  # printing it could take long, and would help nobody
         return "a number of very many digits"
     return f"the number {value!r:.40}"
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """Return ' Did you mean ...?' if something known is close to the name, else nothing.
+
+    >>> near("glod", ("gold", "silver")), near("x", ("gold",))
+    (" Did you mean 'gold'?", '')
+    """
+    found = difflib.get_close_matches(name.lower(), list(known), n=1)
+    return f" Did you mean {quote(found[0])}?" if found else ""
 
 
 def listed(names: Sequence[str], most: int = 10) -> str:

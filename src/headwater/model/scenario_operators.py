@@ -10,7 +10,7 @@ from typing import Any
 from headwater.model import fields
 from headwater.model.fields import Field, Spot, read_fields
 from headwater.model.pipeline import Stream
-from headwater.model.quality import QUALITIES
+from headwater.model.quality import LEAST_GOAL_S, MOST_GOAL_S, QUALITIES
 from headwater.model.report import describe
 from headwater.model.scenario import LANE_HOP_S, Samples, Simulated
 from headwater.model.tree import line_of
@@ -66,7 +66,7 @@ OPERATOR = {
     "on": Field("on", _machines),
     "share": Field("share", fields.quantity("cores")),
     "class": Field("quality", fields.one_of({name: name for name in QUALITIES})),
-    "p99": Field("goal_s", fields.quantity("time", above_zero=True)),
+    "p99": Field("goal_s", fields.quantity("time", least=LEAST_GOAL_S, most=MOST_GOAL_S)),
 }
 STREAM = {
     "from": Field("source", fields.name, "operator-1"),

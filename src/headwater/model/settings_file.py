@@ -28,7 +28,7 @@ from headwater.model.pipeline_file import (
     make_pipeline,
 )
 from headwater.model.project import DELIVERIES, EMITS, LANES, ON_ERRORS, Delivery, Emit, Goals, LaneName, OnError
-from headwater.model.quality import QUALITIES
+from headwater.model.quality import LEAST_GOAL_S, MOST_GOAL_S, QUALITIES
 from headwater.model.report import Report, describe, listed, quote
 from headwater.model.sites import Sites
 from headwater.model.sites_file import TAG
@@ -80,7 +80,10 @@ SETTING = (
     | EXTRAS
 )
 LISTS = frozenset(("at", "with", "apart"))
-GOALS = {"p99": Field("p99_s", fields.quantity("time", above_zero=True)), "class": Field("quality", _words(QUALITIES))}
+GOALS = {
+    "p99": Field("p99_s", fields.quantity("time", least=LEAST_GOAL_S, most=MOST_GOAL_S)),
+    "class": Field("quality", _words(QUALITIES)),
+}
 FILE = {
     "pipeline": Field("name", fields.name),
     "operators": Field("operators", fields.mapping),

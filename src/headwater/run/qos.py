@@ -109,16 +109,21 @@ class Holder:
             return None
         apps = self._applications(names)
         decision = self._chosen.decide(now_s, readings, apps, self._capacity())
-        limits = decision.limit_of if self._governor.weighs else decision.alone_of
+        weighs = self._governor.weighs
+        limits = decision.limit_of if weighs else decision.alone_of
         shares = decision.share_of
         if readings.names != names:  # of whoever vanished, nobody is there whose limit could be set
             limits = {name: limits[name] for name in readings.names}
             shares = {name: shares[name] for name in readings.names}
-        self._governor.set(limits, shares)
+        try:
+            self._governor.set(limits, shares)
+        except Exception:
+            self._is_begun = False  # the policy remembers a decision that no entry will tell of
+            raise
         self.nonsense += decision.nonsense
         self.steps += 1
-        if self._journal is not None:
-            self._note(step_entry(readings, apps, decision))
+        if self._journal is not None and self._is_begun:  # without a beginning, nobody could read it
+            self._note(step_entry(readings, apps, decision, weighs))
         return decision
 
     def _present(self, readings: Readings) -> tuple[str, ...]:
@@ -128,6 +133,8 @@ class Holder:
             for name, steps in self._absent.items():
                 if name not in readings.places and steps + 1 <= PATIENCE_STEPS and self._is_there(name):
                     absent[name] = steps + 1
+            if absent.keys() == self._absent.keys():  # another order would make much of what is known anew
+                absent = {name: absent[name] for name in self._absent}
             self._absent = absent
         return tuple(self._absent)
 

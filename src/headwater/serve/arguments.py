@@ -7,12 +7,14 @@ files and loads nothing heavy, so that a slip is answered at once.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from headwater.errors import Mistake, SpecError
 from headwater.model import units
 from headwater.model.pipeline import LEVELS
+from headwater.model.report import near, quote
 from headwater.serve import disk
 
 __all__ = [
@@ -24,6 +26,7 @@ __all__ = [
     "check_compared",
     "check_picture",
     "check_policy",
+    "check_record",
     "check_simulated",
     "holding",
     "level",
@@ -124,7 +127,20 @@ def check_policy(option: str, name: str) -> None:
     from headwater.control.policies import POLICIES  # noqa: PLC0415 - numpy, which help does not need
 
     if name not in POLICIES:
-        raise SpecError(Mistake("HW1341", f"{option} is '{name}'; there are {', '.join(POLICIES)}"))
+        text = f"{option} is {quote(name, 60)}; there are {', '.join(POLICIES)}.{near(name, POLICIES)}"
+        raise SpecError(Mistake("HW1341", text))
+
+
+def check_record(record: str, scenario: str) -> None:
+    """Refuse to write a record where there is no file for it.
+
+    Raises:
+        SpecError: HW1343.
+    """
+    if record == "-":
+        raise SpecError(Mistake("HW1343", "--record is '-'; a record is a file, and standard output has the answer"))
+    if os.path.realpath(record) == os.path.realpath(scenario):
+        raise SpecError(Mistake("HW1343", f"--record is '{record}', which is the scenario itself; name another file"))
 
 
 def check_simulated(given: Mapping[str, bool], command: str | None) -> None:

@@ -32,7 +32,11 @@ def control(
     ] = None,
     policy: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="How machines are shared.", show_default="predictive"),
+        typer.Option(
+            metavar="NAME",
+            help="How machines are shared; 'headwater control policies' lists all.",
+            show_default="predictive",
+        ),
     ] = None,
     compare: Annotated[
         str | None,
@@ -91,6 +95,7 @@ def control(
 
     asked = arguments.holding(policy, compare, seed, until, every, out, record)
     if record is not None:
+        arguments.check_record(record, simulate)
         disk.check_writable(record)
     raise typer.Exit(load_core("headwater.serve.hold").simulate_file(simulate, asked, Output(json)))
 
@@ -206,10 +211,12 @@ def set_class(
     """
     from headwater.serve import arguments
     from headwater.serve.client import Client, find
+    from headwater.serve.goals import check_class
     from headwater.serve.goals import set_class as work
     from headwater.serve.output import Output
 
     p99_s = None if p99 is None else arguments.quantity("--p99", p99, "time")
+    check_class(name, quality, p99_s)
     with Client(find(controller, state)) as client:
         raise typer.Exit(work(name, quality, p99_s, client, Output(json)))
 
@@ -237,9 +244,13 @@ def set_policy(
 
     headwater control set-policy default
     """
+    from headwater.serve import arguments
     from headwater.serve.client import Client, find
+    from headwater.serve.goals import DEFAULT
     from headwater.serve.goals import set_policy as work
     from headwater.serve.output import Output
 
+    if policy != DEFAULT:
+        arguments.check_policy("POLICY", policy)
     with Client(find(controller, state)) as client:
         raise typer.Exit(work(policy, client, Output(json)))

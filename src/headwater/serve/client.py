@@ -135,6 +135,16 @@ class Client:
         """Ask for something to be removed."""
         return self.call("DELETE", path, query)
 
+    def part(self, answer: object, key: str) -> Any:
+        """Return a part of an answer without which it is none of a controller.
+
+        Raises:
+            BindError: HW4924, it is not there.
+        """
+        if not isinstance(answer, Mapping) or key not in answer:
+            raise self._stranger(f"without '{key}'", json.dumps(answer))
+        return answer[key]
+
     def call(self, method: str, path: str, query: Mapping[str, object], content: bytes | Object | None = None) -> Any:
         """Ask, and return what the JSON of the answer says; None where it says nothing.
 
@@ -194,9 +204,12 @@ class Client:
         error = said.get("error") if isinstance(said, dict) else None
         if isinstance(error, dict):
             raise _as_raised_there(error)
-        begin = " ".join(answer.text.split())[:MOST_SHOWN]
-        raise BindError(
-            f"HW4924 what answers at {self.place.url} is no controller of this version: it said {answer.status_code} "
+        raise self._stranger(str(answer.status_code), answer.text)
+
+    def _stranger(self, how: str, text: str) -> BindError:
+        begin = " ".join(text.split())[:MOST_SHOWN]
+        return BindError(
+            f"HW4924 what answers at {self.place.url} is no controller of this version: it said {how} "
             f"with '{begin}'. Check the address."
         )
 

@@ -21,16 +21,17 @@ from rich.text import Text
 
 from headwater.errors import Mistake, SpecError
 from headwater.model.quality import LEAST_GOAL_S, MOST_GOAL_S, QUALITIES
-from headwater.model.report import quote
+from headwater.model.report import near, quote
 from headwater.model.units import show
 from headwater.plan.composition import name_trouble
 from headwater.serve.client import Client, in_address
 from headwater.serve.output import Output
 from headwater.serve.plain import plain
 
-__all__ = ["set_class", "set_policy", "status"]
+__all__ = ["DEFAULT", "check_class", "set_class", "set_policy", "status"]
 
 DONE = 0
+NONE, DEFAULT = "none", "default"  # no class, and no policy, of its own
 MOST_TEXT = 500  # characters of one thing that an agent tells
 UNKNOWN = "-"
 LARGE = 1e6  # cores; more are not written out
@@ -40,57 +41,57 @@ WORDS = frozenset({"runner", "class", "why"})  # among the columns; numbers stan
 
 def status(client: Client, output: Output) -> int:
     """Show what every site holds, and why."""
-    goals = client.get("/goals")["goals"]
-    policy = client.get("/policy")["policy"]
+    goals = client.part(client.get("/goals"), "goals")
+    policy = client.part(client.get("/policy"), "policy")
     sites = [
         {"site": one["name"], "is_reached": one["is_reached"], **_told(one.get("told"))}
-        for one in client.get("/sites")["sites"]
+        for one in client.part(client.get("/sites"), "sites")
     ]
     output.answer({"goals": goals, "policy": policy, "sites": sites}, _view(goals, sites))
     return DONE
 
 
-def set_class(name: str, quality: str | None, p99_s: float | None, client: Client, output: Output) -> int:
-    """Set what a composition or pipeline is held to; without both, it is as its project says."""
-    trouble = name_trouble(name)
-    if trouble is not None:
-        text = f"there is no composition or pipeline {quote(name, 60)}: {trouble}."
-        raise SpecError(Mistake("HW1346", text))
-    if quality is not None and quality not in QUALITIES and quality != "none":
-        known = ", ".join((*QUALITIES, "none"))
-        raise SpecError(Mistake("HW1346", f"there is no class {quote(quality, 60)}. Known are {known}."))
-    if quality == "none" and p99_s is not None:
-        raise SpecError(Mistake("HW1346", "'none' goes without --p99: it takes the goal away."))
-    if p99_s is not None:
-        _check_p99(p99_s)
+def set_class(name: str, quality: str, p99_s: float | None, client: Client, output: Output) -> int:
+    """Set what a composition or pipeline is held to; 'none': as its project says."""
     path = f"/goals/{in_address(name, safe='')}"
-    if quality == "none":
+    if quality == NONE:
         found = client.delete(path)
         text = f"'{name}' is held to what its project says"
     else:
         body: dict[str, Any] = {"class": quality} | ({} if p99_s is None else {"p99_s": p99_s})
         found = client.put(path, body)
-        goal_s = p99_s if p99_s is not None else QUALITIES[quality or "bronze"].goal_s
-        text = f"'{name}' is {quality or 'bronze'}: 99 of 100 records within {show(goal_s, 'time')}"
+        goal_s = p99_s if p99_s is not None else QUALITIES[quality].goal_s
+        text = f"'{name}' is {quality}: 99 of 100 records within {show(goal_s, 'time')}"
+    client.part(found, "goals")
     output.answer(found, Text(f"{plain(text)}. Sites hold it from the next second on."))
     return DONE
 
 
 def set_policy(policy: str, client: Client, output: Output) -> int:
     """Set how sites hold goals."""
-    found = client.put("/policy", {"policy": None if policy == "default" else policy})
-    held_by = plain(str(found["policy"] or "what each agent was told"))
+    found = client.put("/policy", {"policy": None if policy == DEFAULT else policy})
+    held_by = plain(str(client.part(found, "policy") or "what each agent was told"))
     output.answer(found, Text(f"latency goals are held by {held_by}, from the next second on."))
     return DONE
 
 
-def _check_p99(p99_s: float) -> None:
-    """Refuse what the controller would refuse.
+def check_class(name: str, quality: str, p99_s: float | None) -> None:
+    """Refuse what the controller would refuse, before anybody is asked.
 
     Raises:
         SpecError: HW1346.
     """
-    if not LEAST_GOAL_S <= p99_s <= MOST_GOAL_S:
+    trouble = name_trouble(name)
+    if trouble is not None:
+        text = f"there is no composition or pipeline {quote(name, 60)}: {trouble}."
+        raise SpecError(Mistake("HW1346", text))
+    known = (*QUALITIES, NONE)
+    if quality not in known:
+        text = f"there is no class {quote(quality, 60)}. Known are {', '.join(known)}.{near(quality, known)}"
+        raise SpecError(Mistake("HW1346", text))
+    if quality == NONE and p99_s is not None:
+        raise SpecError(Mistake("HW1346", "'none' goes without --p99: it takes the goal away."))
+    if p99_s is not None and not LEAST_GOAL_S <= p99_s <= MOST_GOAL_S:
         least, most = show(LEAST_GOAL_S, "time"), show(MOST_GOAL_S, "time")
         text = f"--p99 is {show(p99_s, 'time')}; a goal is at least {least} and at most {most}, such as '200 ms'."
         raise SpecError(Mistake("HW1346", text))

@@ -21,7 +21,7 @@ from headwater.errors import BindError, Mistake, SpecError
 from headwater.model.scenario import NewOperator, Scenario
 from headwater.model.units import show
 from headwater.ports import Journal
-from headwater.serve import disk, hold_files, hold_view, hold_wire
+from headwater.serve import arguments, disk, hold_files, hold_view, hold_wire
 from headwater.serve.arguments import Holding
 from headwater.serve.output import Output
 from headwater.serve.progress import Teller, note
@@ -54,6 +54,7 @@ def simulate_file(path: str, asked: Holding, output: Output) -> int:
                 folder = os.path.join(asked.out, policy) if asked.is_compared else asked.out
                 _make_folder(folder)
                 hold_files.write(found, folder)
+    _tell_times(asked, scenario, rows[0][0])
     for where in filter(None, (asked.out, asked.record)):
         note(f"{'results' if where == asked.out else 'decisions'} written to {where}")
     if asked.is_compared:
@@ -64,13 +65,20 @@ def simulate_file(path: str, asked: Holding, output: Output) -> int:
     return DONE
 
 
+def _tell_times(asked: Holding, scenario: Scenario, held: Held) -> None:
+    """Say where times are others than they were asked for."""
+    if abs(held.every_s - asked.every_s) > 1e-9 * asked.every_s:
+        every, step = show(held.every_s, "time"), show(held.step_s, "time")
+        note(f"decided every {every}: it goes in whole steps of {step}")
+    if asked.until_s is not None and asked.until_s > scenario.duration_s * (1.0 + 1e-9):
+        note(f"the scenario ends after {show(scenario.duration_s, 'time')}; --until only ends it earlier")
+
+
 def _checked(policies: tuple[str, ...], is_compared: bool) -> tuple[str, ...]:
     if is_compared and policies == ALL:
         return tuple(POLICIES)
     for name in policies:
-        if name not in POLICIES:
-            option = "--compare names" if is_compared else "--policy is"
-            raise SpecError(Mistake("HW1341", f"{option} '{name}'; there are {', '.join(POLICIES)}"))
+        arguments.check_policy("a policy of --compare" if is_compared else "--policy", name)
     return tuple(dict.fromkeys(policies))
 
 

@@ -28,6 +28,9 @@ OTHER = "#5f6c7b"
 GRID, DIM = "#d9dee4", "#5f6c7b"
 MOST_EVENTS = 12  # lines in a picture
 SIZE = (9.0, 8.2)  # inches
+WORDS, LINE = 0.17, 0.06  # of the picture's width and of a part's height: room for words about what gives way
+MOST_ASKED = 250.0  # percent of the machines that are drawn
+LONGEST_NAME = 60  # characters of a scenario's name
 
 
 def write(held: Held, folder: str) -> None:
@@ -73,23 +76,30 @@ def draw(held: Held, path: str) -> None:
     queue.set_xlabel("s")
     handles, labels = late.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, fontsize=9)
-    title = f"{held.simulated.scenario} with {held.policy}, seed {held.simulated.seed}"
+    name = held.simulated.scenario
+    name = name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
+    title = f"{name} with {held.policy}, seed {held.simulated.seed}"
     figure.suptitle(plain(title), fontweight="bold")
     with disk.replacing(path) as passing:
         figure.savefig(passing, format="png", dpi=130)
 
 
 def _draw_late(place: Axes, held: Held) -> None:
-    times, found = held.course.times_s, held.course.p99_s * 1e3
+    times, found = held.course.times_s, np.maximum(held.course.p99_s, held.step_s) * 1e3
     for k, one in enumerate(held.classes):
         place.plot(times, found[:, k], color=_colour(one), linewidth=1.8, label=_named(one))
         for goal_s in {one.goal_s, one.most_goal_s}:
             place.axhline(goal_s * 1e3, color=_colour(one), linewidth=1.1, linestyle=(0, (5, 3)))
-    for way in held.gave_way[:MOST_EVENTS]:
-        place.text(
-            way.begin_s, 0.99, f" {plain(way.quality)} gives way", transform=place.get_xaxis_transform(), fontsize=8,
-            color=COLOURS.get(way.quality, OTHER), va="top", clip_on=True,
-        )  # fmt: skip
+    free_s = {one.name: 0.0 for one in held.classes}  # from when on there is room for words about each class
+    rows = {one.name: row for row, one in enumerate(held.classes)}
+    for way in held.gave_way:
+        if way.begin_s >= free_s[way.quality]:
+            free_s[way.quality] = way.begin_s + WORDS * held.simulated.seconds
+            place.text(
+                way.begin_s, 0.99 - LINE * rows[way.quality], f" {plain(way.quality)} gives way", fontsize=8,
+                transform=place.get_xaxis_transform(), color=COLOURS.get(way.quality, OTHER), va="top", clip_on=True,
+                bbox={"facecolor": "white", "alpha": 0.7, "linewidth": 0.0, "pad": 0.5},
+            )  # fmt: skip
     place.set_yscale("log")
     place.yaxis.set_major_formatter(lambda value, _: show(value / 1e3, "time"))
     place.set_title("99th percentile of latency, goals dashed", loc="left", fontsize=10)
@@ -98,6 +108,7 @@ def _draw_late(place: Axes, held: Held) -> None:
 def _draw_used(place: Axes, held: Held) -> None:
     course = held.course
     every_s = course.times_s[0] if len(course.times_s) else 0.0
+    highest = 110.0
     times = np.concatenate(([0.0], course.times_s))
     bands = np.vstack((course.used[:1], course.used)).T  # of the interval that ends at each time
     place.stackplot(
@@ -105,15 +116,12 @@ def _draw_used(place: Axes, held: Held) -> None:
     )
     if every_s > 0.0:
         asked = course.demand.sum(axis=1) * 100.0
-        place.step(course.times_s, asked, where="post", color="black", linewidth=1.0, linestyle=":")
-        place.annotate(
-            "asked for by goals", (course.times_s[0], min(118.0, float(asked[0]))), xytext=(4, 4),
-            textcoords="offset points", fontsize=8, color=DIM,
-        )  # fmt: skip
+        place.step(course.times_s, asked, where="post", color="black", linewidth=1.3)
+        highest = max(highest, min(MOST_ASKED, 1.05 * float(asked.max())))
     place.axhline(100.0, color="black", linewidth=0.8)
-    place.set_ylim(0.0, 130.0)
+    place.set_ylim(0.0, highest)
     place.yaxis.set_major_formatter(lambda value, _: f"{value:g} %")
-    place.set_title("used of the machines", loc="left", fontsize=10)
+    place.set_title("used of the machines; line: what goals ask for", loc="left", fontsize=10)
 
 
 def _draw_queue(place: Axes, held: Held) -> None:
@@ -123,7 +131,7 @@ def _draw_queue(place: Axes, held: Held) -> None:
     place.set_yscale("symlog", linthresh=10.0)
     place.set_ylim(0.0, max(10.0, 1.6 * float(course.queue.max(initial=0.0))))
     place.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}".replace(",", " "))
-    place.set_title("records that wait", loc="left", fontsize=10)
+    place.set_title("records that wait (even steps up to 10, powers of ten above)", loc="left", fontsize=10)
 
 
 def _draw_times(place: Axes, held: Held) -> None:

@@ -72,13 +72,15 @@ def replay_file(path: str, policy: str | None, output: Output) -> int:
     with Teller(f"replaying {shown_name(path)}") as teller:
         for machine, of in entries.items():
             count = 0
-            for one in replayed(of, shown_name(path) + (f", machine '{machine}'" if machine else ""), policy):
+            for one in replayed(of.values(), shown_name(path), policy, tuple(of)):
                 count += 1
                 differing += bool(one.differs)
                 rows += _rows(machine, one)
                 teller.say(f"{one.now_s:g} s", (sum(counts.values()) + count) / steps)
             counts[machine] = count
     total = sum(counts.values())
+    if differing and policy is None:
+        _tell_gaps(path, entries)
     if not total:
         raise _wrong(path, "it holds no decision; write one with 'headwater control --simulate SCENARIO --record FILE'")
     value = {
@@ -94,12 +96,12 @@ def replay_file(path: str, policy: str | None, output: Output) -> int:
     return DIFFERS if differing and policy is None else DONE
 
 
-def _entries(path: str) -> dict[str, list[Mapping[str, Any]]]:
-    """Return the entries of a file by machine.
+def _entries(path: str) -> dict[str, dict[int, Mapping[str, Any]]]:
+    """Return the entries of a file by machine and line.
 
     A last line that was cut off is left out, and so is one before a new beginning: whoever wrote it was killed then.
     """
-    found: dict[str, list[Mapping[str, Any]]] = {}
+    found: dict[str, dict[int, Mapping[str, Any]]] = {}
     lines = disk.read(path).split(b"\n")
     rows = [(number, _entry(line)) for number, line in enumerate(lines, 1) if line.strip()]
     torn = []
@@ -111,7 +113,7 @@ def _entries(path: str) -> dict[str, list[Mapping[str, Any]]]:
                 raise _wrong(path, "this line is not JSON; a record has one object in each line", number)
             torn.append(f"line {number}")
         elif isinstance(entry, dict):
-            found.setdefault(str(entry.get("machine", NOWHERE)), []).append(entry)
+            found.setdefault(str(entry.get("machine", NOWHERE)), {})[number] = entry
         else:
             raise _wrong(path, "this line is no object; a record has one in each line", number)
     if torn:
@@ -119,6 +121,20 @@ def _entries(path: str) -> dict[str, list[Mapping[str, Any]]]:
         lines_are = "1 line was" if len(torn) == 1 else f"{len(torn)} lines were"
         note(f"{shown_name(path)}: {lines_are} cut off and left out: {where}")
     return found
+
+
+def _tell_gaps(path: str, entries: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> None:
+    """Say where entries seem to be missing: what was measured is about less time than has passed."""
+    for of in entries.values():
+        before: Mapping[str, Any] = {}
+        for number, entry in of.items():
+            if entry["kind"] == before.get("kind") == "step":
+                passed_s = entry["now_s"] - before["now_s"]
+                if isinstance(entry["seconds"], float) and passed_s > 1.5 * entry["seconds"] > 0.0:
+                    begin, end = show(before["now_s"], "time"), show(entry["now_s"], "time")
+                    note(f"{shown_name(path)}:{number}: a decision between {begin} and {end} seems to be missing")
+                    break
+            before = entry
 
 
 def _entry(line: bytes) -> object:
@@ -129,8 +145,8 @@ def _entry(line: bytes) -> object:
         return TORN
 
 
-def _recorded_policies(entries: Mapping[str, Sequence[Mapping[str, Any]]]) -> tuple[str, ...]:
-    named = (entry.get("policy") for of in entries.values() for entry in of if entry.get("kind") == "begin")
+def _recorded_policies(entries: Mapping[str, Mapping[int, Mapping[str, Any]]]) -> tuple[str, ...]:
+    named = (entry.get("policy") for of in entries.values() for entry in of.values() if entry.get("kind") == "begin")
     return tuple(dict.fromkeys(str(name) for name in named))
 
 
@@ -141,7 +157,7 @@ def _rows(machine: str, one: Replayed) -> list[_Row]:
         recorded = float(told["share"]), float(told["limit"])  # both are numbers: they were compared
         made.append(
             _Row(
-                machine, one.now_s, name, recorded, (float(one.decision.shares[i]), float(one.decision.limits[i]))
+                machine, one.now_s, name, recorded, (float(one.decision.shares[i]), float(one.limits[i]))
             )
         )  # fmt: skip
     return made

@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from headwater.model.report import listed
 from headwater.model.units import show
 from headwater.serve.hold_wire import keeps, kept
 from headwater.serve.plain import plain
@@ -27,12 +28,17 @@ def shown(held: Held, wall_s: float) -> RenderableType:
             (plain(simulated.scenario), "bold"),
             f": {_time(simulated.seconds)} with ",
             (held.policy, "bold"),
-            f" simulated in {_time(wall_s)}, seed {simulated.seed}, {held.steps} decisions",
+            f" simulated in {_time(wall_s)}, seed {simulated.seed}, {_decisions(held)}",
         ),
         _classes(held),
         *_applications(held),
-        *_gave_way(held.gave_way),
+        *_gave_way(held),
     )
+
+
+def _decisions(held: Held) -> str:
+    count = "1 decision" if held.steps == 1 else f"{held.steps} decisions"
+    return f"{count}, one each {_time(held.every_s)}"
 
 
 def compared(rows: Sequence[tuple[Held, float]]) -> RenderableType:
@@ -46,7 +52,11 @@ def compared(rows: Sequence[tuple[Held, float]]) -> RenderableType:
         (
             (
                 held.policy,
-                *(cell for one in held.classes for cell in (_late(one), _percent(one.violations), _percent(one.worst))),
+                *(
+                    cell
+                    for one in held.classes
+                    for cell in (_late(held, one), _percent(one.violations), _percent(one.worst))
+                ),
                 _count(sum(one.waiting for one in held.classes)),
             )
             for held, _ in rows
@@ -57,7 +67,9 @@ def compared(rows: Sequence[tuple[Held, float]]) -> RenderableType:
     return Group(
         Text.assemble(
             (plain(simulated.scenario), "bold"),
-            f": {_time(simulated.seconds)} with each of {len(rows)} policies, seed {simulated.seed}",
+            f": {_time(simulated.seconds)} with each of {len(rows)} policies, seed {simulated.seed}"
+            if len(rows) > 1
+            else f": {_time(simulated.seconds)}, seed {simulated.seed}",
         ),
         Text(f"goals: {goals}; worst: of any {_time(first.window_s)}"),
         _right(table, 1),
@@ -66,7 +78,8 @@ def compared(rows: Sequence[tuple[Held, float]]) -> RenderableType:
 
 def _classes(held: Held) -> RenderableType:
     rows = (
-        (one.name, f"{kept(held, one.name)} of {one.applications}", _goal(one), *_figures(one)) for one in held.classes
+        (one.name, f"{kept(held, one.name)} of {one.applications}", _goal(one), *_figures(held, one))
+        for one in held.classes
     )
     return _right(
         simple_table(("class", "keep it", "goal", "p50", "p99", "late", _worst(held), "used", "waiting"), rows), 3
@@ -75,21 +88,22 @@ def _classes(held: Held) -> RenderableType:
 
 def _applications(held: Held) -> list[RenderableType]:
     worst = sorted(held.applications, key=lambda one: (keeps(one), -(one.p99_s or 0.0) / one.goal_s))
-    rows = ((plain(one.name), one.quality, _goal(one), *_figures(one)) for one in worst[:MOST_ROWS])
+    rows = ((plain(one.name), one.quality, _goal(one), *_figures(held, one)) for one in worst[:MOST_ROWS])
     heads = ("application", "class", "goal", "p50", "p99", "late", _worst(held), "used", "waiting")
     more = len(worst) - MOST_ROWS
-    rest = [Text(f"and {more} more applications that are nearer to their goals (--json names all)")] if more > 0 else []
+    rest = [Text(f"and {more} more that do better by their goals (--json names all)")] if more > 0 else []
     return [_right(simple_table(heads, rows), 3), *rest]
 
 
-def _figures(one: Figures) -> tuple[str | Text, ...]:
+def _figures(held: Held, one: Figures) -> tuple[str | Text, ...]:
     return (
-        _brief(one.p50_s), _late(one), share(one.violations), share(one.worst), share(one.used), _count(one.waiting),
+        _brief(held, one.p50_s), _late(held, one), share(one.violations), share(one.worst), share(one.used),
+        _count(one.waiting),
     )  # fmt: skip
 
 
-def _late(one: Figures) -> Text:
-    return Text(_brief(one.p99_s), style="" if keeps(one) else "yellow")
+def _late(held: Held, one: Figures) -> Text:
+    return Text(_brief(held, one.p99_s), style="" if keeps(one) else "yellow")
 
 
 def _worst(held: Held) -> str:
@@ -97,9 +111,25 @@ def _worst(held: Held) -> str:
     return f"worst {_time(held.window_s)}"
 
 
-def _gave_way(ways: Sequence[GaveWay]) -> list[RenderableType]:
+def _gave_way(held: Held) -> list[RenderableType]:
+    """Return which goals gave way, and what else a reader of the tables would ask."""
+    idle = [plain(one.name) for one in held.applications if one.waiting >= 1.0 and one.done <= 0.0]
+    more: list[RenderableType] = [
+        Text(f"nothing of {listed(idle)} was processed: is it on a machine that runs?", style="yellow")
+    ] if idle else []  # fmt: skip
+    dropped = sum(one.dropped for one in held.applications)
+    if dropped >= 1.0:
+        text = f"{_count(dropped)} records were dropped, because queues were full or operators gone: they are in no"
+        more.append(Text(f"{text} column", style="yellow"))
+    ways = held.gave_way
     if not ways:
-        return [Text("no goal gave way")]
+        missed = sum(not keeps(one) for one in held.applications)
+        is_told = f"{missed} of {len(held.applications)} goals were missed, and {held.policy} told of none before"
+        return [*more, Text(is_told if missed else "no goal gave way")]
+    return [*more, *_ways(ways)]
+
+
+def _ways(ways: Sequence[GaveWay]) -> list[RenderableType]:
     rows = [(_time(one.begin_s), _time(one.end_s), plain(one.machine), plain(one.because)) for one in ways[:MOST_ROWS]]
     more = len(ways) - MOST_ROWS
     rest = [Text(f"and {more} more times (--json names all)")] if more > 0 else []
@@ -124,9 +154,11 @@ def _goal(one: Figures) -> str:
     return f"{_time(one.goal_s)} to {_time(one.most_goal_s)}"
 
 
-def _brief(value_s: float | None) -> str:
-    """Return a time to three digits: percentiles are within 5 % of what they name."""
-    return "-" if value_s is None else _time(float(f"{value_s:.3g}"))
+def _brief(held: Held, value_s: float | None) -> str:
+    """Return a time to three digits: percentiles are within 5 % of what they name, and a step hides what is in it."""
+    if value_s is None:
+        return "-"
+    return f"< {_time(held.step_s)}" if value_s < held.step_s else _time(float(f"{value_s:.3g}"))
 
 
 def _time(value_s: float | None) -> str:

@@ -22,6 +22,7 @@ def held_object(held: Held) -> Object:
         "seed": simulated.seed,
         "policy": held.policy,
         "every_s": held.every_s,
+        "step_s": held.step_s,
         "window_s": held.window_s,
         "simulated_s": simulated.seconds,
         "decisions": held.steps,

@@ -85,14 +85,15 @@ class Watch:
             np.einsum("ij,ij->i", delays, self._above),
             done * plant.knobs.work[:count],
             waiting,
-            self._overdue(at_s, counts.came[:count], waiting),
+            self._overdue(at_s, counts.came[:count] - counts.lost[:count], waiting),
             counts.lost[:count].copy(),
         )
 
     def _overdue(self, at_s: float, came: Floats, waiting: Floats) -> Floats:
         """Return how many of those that wait came longer ago than their goal: more wait than came since then.
 
-        What came between two looks is taken to have come evenly, and to be served in the order in which it came.
+        `came` is what came and was not dropped: it falls where what waits is dropped. What came between two looks is
+        taken to have come evenly, and to be served in the order in which it came.
         """
         if at_s > self._came[-1][0]:
             self._came.append((at_s, came.copy()))
@@ -107,7 +108,7 @@ class Watch:
             since[mine] = came[mine] - then
         oldest_s = at_s - float(self._goal_s.max(initial=0.0))
         del self._came[: max(0, int(np.searchsorted(times, oldest_s, "right")) - 1)]
-        return np.maximum(0.0, waiting - since)
+        return np.asarray(np.clip(waiting - since, 0.0, waiting), np.float64)
 
     def by_class(self, values: Floats) -> Floats:
         """Return a column over instances summed by class."""

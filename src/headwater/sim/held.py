@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -21,7 +21,7 @@ from headwater.control.mpc import Settings
 from headwater.model.quality import quality_of
 from headwater.model.scenario import Scenario
 from headwater.model.units import show
-from headwater.ports import Governor, Journal
+from headwater.ports import Journal
 from headwater.run.qos import Holder, Roster
 from headwater.sim.arrays import Floats
 from headwater.sim.classes import Look, Watch, late_part, spans
@@ -87,7 +87,8 @@ class Held:
     """What came of it."""
 
     policy: str
-    every_s: float
+    every_s: float  # between two decisions: whole steps
+    step_s: float  # of the scenario: what is quicker cannot be told apart
     classes: tuple[Figures, ...]  # the heaviest first
     applications: tuple[Figures, ...]  # operators of the scenario, in its order
     gave_way: tuple[GaveWay, ...]  # by time
@@ -144,11 +145,10 @@ class _Run:
         goals = np.array([one.goal_s for one in self._qualities])[cast.operator_of]
         self._watch = Watch(self._plant, self._class_of, goals)
         self._number = dict(zip(cast.instances, self._class_of.tolist(), strict=True))
-        governor = _Within(simulation.governor, self._most())
         settings = Settings(interval_s=self._every * self._plant.dt)
         self._holders = {
             one.name: Holder(
-                simulation.meter_of(one.name), governor, self._roster(number, one.capacity),
+                simulation.meter_of(one.name), simulation.governor, self._roster(number, one.capacity),
                 partial(float, one.capacity), policy, journal(one.name), settings=settings, is_there=lambda _: False,
             )
             for number, one in enumerate(cast.machines)
@@ -263,6 +263,7 @@ class _Run:
         return Held(
             self._policy,
             self._every * self._plant.dt,
+            self._plant.dt,
             tuple(self._classes()),
             tuple(self._applications()),
             self._ways.all(self.simulation.now_s),
@@ -296,20 +297,6 @@ class _Run:
 
     def _part(self, used: float) -> float:
         return used / self._capacity_s if self._capacity_s > 0.0 else 0.0
-
-
-class _Within:
-    """The port `Governor`, without going above what a scenario allows."""
-
-    def __init__(self, governor: Governor, most: Mapping[str, float]) -> None:
-        self._governor, self._most = governor, most
-        self.weighs = governor.weighs
-
-    def set(self, limits: Mapping[str, float], shares: Mapping[str, float] | None = None) -> None:
-        """Set limits."""
-        if self._most:
-            limits = {name: min(limit, self._most.get(name, math.inf)) for name, limit in limits.items()}
-        self._governor.set(limits, shares)
 
 
 class _Worst:
