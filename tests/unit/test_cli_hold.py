@@ -208,7 +208,7 @@ def test_times_that_are_others_than_asked_are_told_and_what_is_within_a_step(run
     assert code == 0
     assert "decided every 1 s: it goes in whole steps of 10 ms" in err
     assert "the scenario ends after 60 s" in err
-    assert "60 decisions, one each 1 s" in out
+    assert "60 decisions, every 1 s" in out
     assert "< 10 ms" in run("--simulate", BURST, "--policy", "equal", "--until", "15 s")[1]
     _, out, err = run("--simulate", BURST, "--until", "5 s")
     assert "whole steps" not in err

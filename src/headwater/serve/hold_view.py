@@ -38,7 +38,7 @@ def shown(held: Held, wall_s: float) -> RenderableType:
 
 def _decisions(held: Held) -> str:
     count = "1 decision" if held.steps == 1 else f"{held.steps} decisions"
-    return f"{count}, one each {_time(held.every_s)}"
+    return f"{count}, every {_time(held.every_s)}"
 
 
 def compared(rows: Sequence[tuple[Held, float]]) -> RenderableType:
