@@ -39,7 +39,7 @@ LEAST_RATE_RPS = LEAST_SHARE = 1e-9  # below, it is none
 LEAST_WORK_S, MOST_WORK_S = 1e-12, 1e6  # of a record: what is beyond was not measured, but made of nearly nothing
 WORK_GAIN = 0.15  # of a new measurement in the means that work per record comes from
 RECORD_GAIN = 0.2  # of a new error in the record of forecasts
-BIAS_GAIN, MOST_BIAS = 0.1, 4.0  # of a new value in the means that set forecasts right, and by how much at most
+BIAS_GAIN, MOST_BIAS = 0.1, 10.0  # of a new value in the means that set forecasts right, and by how much at most
 # Of the plain guess that forecasts are weighed against, and that takes over from one that is wrong. It is quick: behind
 # a load that moves it is late by a fraction of a second, and chance from second to second has its own room.
 LEVEL_GAIN, TREND_GAIN, DAMPING = 0.8, 0.4, 0.8
