@@ -13,7 +13,7 @@ import pytest
 
 from headwater.bind import cgroup
 from headwater.bind.box import Box
-from headwater.bind.limits import Limit
+from headwater.bind.limits import Limit, Usage
 from headwater.control import mpc
 from headwater.control.decision import applications
 from headwater.control.record import plain_state
@@ -23,6 +23,8 @@ from headwater.plan.jobs import Job
 from headwater.ports import Record
 from headwater.serve import holding
 from headwater.serve.holding import Holding
+
+MB = 2**20
 
 
 class Engine:
@@ -190,6 +192,31 @@ def test_a_project_that_is_torn_has_no_goal(make: Any, tmp_path: Path) -> None:
     for torn in (b"", b"[]", DEEP.encode(), b"\x00", b'{"goals": "\xff"}'):
         (tmp_path / "code").write_bytes(torn)
         assert make(engine=Engine(tmp_path))._declares("code") == {}
+
+
+def test_memory_follows_the_highest_use_of_the_last_minutes_also_under_the_next_agent(
+    make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uses = {"a": 1500 * MB}
+
+    def bound(found: Holding) -> int:
+        found.wish({"goals": {"a": {"class": "gold", "p99_s": None}}, "policy": None})
+        monkeypatch.setattr(found._limiter, "take", lambda name, leader: None)
+        monkeypatch.setattr(found._limiter, "usage", lambda: {n: Usage(0.0, 0.0, 0.0, b) for n, b in uses.items()})
+        found._because.clear()  # it is due
+        found._step()
+        assert "up to 1500 MB lately" in found._because["a"]
+        return found._governor.limit_of("a").memory_bytes or 0
+
+    engine = Engine(tmp_path, "a")
+    engine.leaders["a"] = 2**22 + 1
+    found = make(engine=engine)
+    first = bound(found)
+    assert first >= 1.15 * 1500 * MB + 256 * MB
+    uses["a"] = 700 * MB  # garbage was collected, and comes again
+    assert bound(found) >= 1.15 * 1500 * MB + 256 * MB
+    found._keep()
+    assert bound(make(engine=engine)) >= 1.15 * 1500 * MB + 256 * MB
 
 
 def test_goals_go_on_being_held_although_the_kernel_refuses_for_a_while(

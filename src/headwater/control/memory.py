@@ -2,7 +2,8 @@
 
 A site's memory is shared out: first what each runner cannot do without, then the rest by weight. A runner of Java
 does not give memory back when it is asked to, it is killed instead; so nobody gets less than its floor, even when the
-floors are more than the site has.
+floors are more than the site has. What is in use swings with the collection of garbage and leaps when records come, so
+a floor is made of the highest use of the last minutes, with room for a leap.
 
 The buffer bounds what a runner fetches ahead. A record that waits behind others for longer than the goal allows is
 late whatever is done about it, so there is no use in holding more of them than arrive within that time. It becomes
@@ -19,7 +20,8 @@ __all__ = ["MemoryBound", "MemoryNeed", "bounds", "buffer_bytes", "floor_bytes"]
 MB = 2**20  # as Java counts its heap
 OVERHEAD_MB = 350  # of a JVM beside its heap, and of the Python processes beside the JVM
 SPARE = 1.10  # on what was declared
-GROWTH = 1.15  # on what is in use
+GROWTH = 1.15  # on what was in use at most
+ROOM_MB = 256  # above that, for leaps between two looks
 LEAST_BUFFER_BYTES = 64 * 1024
 MOST_BUFFER_BYTES = 50_000_000
 
@@ -30,7 +32,7 @@ class MemoryNeed:
 
     name: str
     heap_mb: int  # of its JVM
-    used_bytes: int  # by all its processes, now
+    used_bytes: int  # by all its processes, at most, within the last minutes
     weight: float = 1.0  # by which it gets of what is spare; 0: nothing
     rate_rps: float = 0.0  # that it is expected to take in
     record_bytes: float | None = None  # None: nobody knows
@@ -62,9 +64,9 @@ def floor_bytes(need: MemoryNeed) -> int:
     """Return below which limit a runner would be killed sooner or later.
 
     >>> floor_bytes(MemoryNeed("a", 512, 0)) // MB, floor_bytes(MemoryNeed("a", 512, 2000 * MB)) // MB
-    (948, 2300)
+    (948, 2556)
     """
-    return max(round((need.heap_mb + OVERHEAD_MB) * MB * SPARE), round(need.used_bytes * GROWTH))
+    return max(round((need.heap_mb + OVERHEAD_MB) * MB * SPARE), round(need.used_bytes * GROWTH) + ROOM_MB * MB)
 
 
 def bounds(apps: Sequence[MemoryNeed], memory_bytes: float | None) -> tuple[MemoryBound, ...]:
@@ -114,5 +116,5 @@ def _buffer_reason(need: MemoryNeed) -> str:
 def _floor_reason(need: MemoryNeed) -> str:
     floor = floor_bytes(need)
     if floor > round((need.heap_mb + OVERHEAD_MB) * MB * SPARE):
-        return f"at least {floor / MB:.0f} MB, because it uses {need.used_bytes / MB:.0f} MB"
+        return f"at least {floor / MB:.0f} MB, because it used up to {need.used_bytes / MB:.0f} MB lately"
     return f"at least {floor / MB:.0f} MB, for a heap of {need.heap_mb} MB and what Java needs beside it"

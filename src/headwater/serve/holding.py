@@ -26,6 +26,7 @@ from headwater.bind.box import Box
 from headwater.bind.cgroup_files import least_cores, own_cores
 from headwater.bind.contention import MemoryTraffic, Others
 from headwater.bind.engine import SparkEngine
+from headwater.bind.highest import Highest
 from headwater.bind.hurry import ahead
 from headwater.bind.java import HEAP_MB
 from headwater.bind.journal import FileJournal
@@ -124,6 +125,7 @@ class Holding:
         self._is_on = self._is_swept = self._is_spoiled = False
         self._trouble = ""
         self._because: dict[str, str] = {}  # of memory, by runner
+        self._highest = Highest(_mapping(_read(self._kept).get("memory")))  # it forgets by itself what is too old
         self.begun = threading.Event()  # the first decision was made, or there is none to make at once
 
     def run(self, stop: threading.Event) -> None:
@@ -237,6 +239,7 @@ class Holding:
             self._holder = self._begun()
             self._say(f"latency goals: held by {self._limiter.how}, {self._holder.policy}")
         decision = self._holder.step(time.time())
+        self._highest.take(self._meter.memory_bytes, time.monotonic())
         if self._is_memory_due(decision):
             self._bound_memory(decision)
         if decision is None:
@@ -283,6 +286,7 @@ class Holding:
             "at_s": time.time(),
             "policy": self._holder.policy,
             "counted": self._meter.known,
+            "memory": self._highest.known,
             "known": None if known is None else plain_state(known),
         }
         with contextlib.suppress(OSError):
@@ -370,12 +374,13 @@ class Holding:
     def _bound_memory(self, decision: Decision | None) -> None:
         usage = {name: one for name, one in self._limiter.usage().items() if name in self._works}
         free = psutil.virtual_memory().available + sum(one.memory_bytes for one in usage.values())
+        self._highest.take({name: one.memory_bytes for name, one in usage.items()}, time.monotonic())
         rates = {} if decision is None else dict(zip(decision.names, decision.rate_rps.tolist(), strict=True))
         sizes = self._meter.record_bytes
         needs = [
-            MemoryNeed(name, HEAP_MB, one.memory_bytes, self._roster.qualities.get(name, LOWEST).weight,
+            MemoryNeed(name, HEAP_MB, self._highest.of(name), self._roster.qualities.get(name, LOWEST).weight,
                        rates.get(name, 0.0), sizes.get(name), self._roster.qualities.get(name, LOWEST).goal_s)
-            for name, one in usage.items()
+            for name in usage
         ]  # fmt: skip
         found = bounds(needs, None if self._holder.policy == "equal" else MEMORY_PART * free)
         self._because = {one.name: one.because for one in found}
