@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -20,11 +21,13 @@ from headwater.bind import cgroup
 from headwater.bind.kafka import KafkaBroker
 from headwater.bind.limiter import Limiter
 from headwater.bind.site_meter import SiteMeter, Work
-from headwater.bind.topics import client_settings, ensure_topics
+from headwater.bind.spans import Spans
+from headwater.bind.topics import client_settings, ensure_topics, remove_topics
 from headwater.plan.jobs import Job, Topic
 from headwater.ports import Running
 from tests.contract.beds import until
 from tests.contract.fetched import fetched
+from tests.contract.slow import Relay
 
 pytestmark = pytest.mark.kafka
 
@@ -255,6 +258,50 @@ def test_a_broker_that_is_away_holds_up_nobody_and_leaves_no_leap(site: Site, br
     assert rates, "it goes on"
     assert set(rates) == {0.0}
     meter.close()
+
+
+def test_topics_of_a_slow_broker_are_asked_for_all_at_once_and_not_one_after_the_other(broker: KafkaBroker) -> None:
+    names = [f"slow-{number}" for number in range(20)]
+    ensure_topics(broker.address, names, partitions=3)
+    with closing(Relay(broker.address)) as relay, closing(Spans(relay.address)) as spans:
+
+        def held() -> set[str]:
+            begun_s = time.monotonic()
+            found = spans.held(names)
+            assert time.monotonic() - begun_s < 1.5, "what has not come by then is not known this time"
+            return set(found)
+
+        for delay_s, known in ((0.0, set(names)), (0.1, set(names)), (3.0, set()), (0.0, set(names))):
+            relay.delay_s = delay_s
+            until(lambda known=known: held() == known, READY_S)  # type: ignore[misc]
+
+
+def test_a_topic_that_is_gone_hides_no_other_and_one_that_comes_back_is_known_again(site: Site) -> None:
+    for topic in ("stays", "goes"):
+        ensure_topics(site.address, [topic], partitions=2)
+        site.feed(topic, 10)
+    spans = Spans(site.address)
+    until(lambda: spans.held(["stays", "goes"]) == {"stays": (0, 10), "goes": (0, 10)}, READY_S)
+    remove_topics(site.address, ["goes"])
+    until(lambda: spans.held(["stays", "goes", "never"]) == {"stays": (0, 10)}, READY_S)
+    ensure_topics(site.address, ["goes"])
+    until(lambda: spans.held(["stays", "goes"]) == {"stays": (0, 10), "goes": (0, 0)}, READY_S)
+    assert spans.held([]) == {}
+    spans.close()
+
+
+def test_records_of_a_transaction_that_is_open_have_not_come_yet(site: Site) -> None:
+    ensure_topics(site.address, ["open"])
+    producer = Producer({**client_settings(site.address), "transactional.id": "open"})
+    producer.init_transactions(READY_S)
+    producer.begin_transaction()
+    producer.produce("open", "x", partition=0)
+    assert producer.flush(30) == 0
+    spans = Spans(site.address)
+    until(lambda: spans.held(["open"]) == {"open": (0, 0)}, READY_S)
+    producer.commit_transaction(READY_S)
+    until(lambda: spans.held(["open"]) == {"open": (0, 2)}, READY_S)  # with the mark of its end
+    spans.close()
 
 
 def test_the_meter_of_the_next_agent_goes_on_from_what_was_counted(site: Site) -> None:

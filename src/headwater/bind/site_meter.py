@@ -15,11 +15,11 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import KafkaException
 
 from headwater.bind.ages import Ages
 from headwater.bind.contention import MemoryTraffic
@@ -27,15 +27,13 @@ from headwater.bind.engine import OUTSIDE
 from headwater.bind.latency import percentile
 from headwater.bind.limiter import Limiter
 from headwater.bind.limits import Usage
-from headwater.bind.topics import client_settings, is_away
+from headwater.bind.spans import Spans
 from headwater.control.readings import Reading, Readings, of_rows
 from headwater.plan.jobs import Job
 from headwater.ports import Running
 
 __all__ = ["SiteMeter", "Work"]
 
-PATIENCE_S = 0.5  # for an answer of the broker
-METADATA_S = 30.0  # as long it is believed how many partitions a topic has
 OLDEST_S = 30.0  # a count from before that is nothing to go on from
 GOING_S = 3.0  # as long a runner is waited for whose topics let go of old records
 SETTLED = frozenset(("running", "waiting", "failed", "stopped"))
@@ -120,7 +118,7 @@ class SiteMeter:
         self._site, self._runners, self._address, self._limiter, self._clock = site, runners, broker, limiter, clock
         self._traffic = traffic
         self._before = _from_plain(known or {}, clock())
-        self._offsets: _Offsets | None = None
+        self._spans: Spans | None = None
         self._ages: Ages | None = None
         self._used_address = ""
         self._gone: dict[str, tuple[float, float]] = {}  # by runner: what its topics have let go of, and since when
@@ -182,11 +180,11 @@ class SiteMeter:
 
     def close(self) -> None:
         """Let the clients go."""
-        for one in (self._ages, self._offsets):
+        for one in (self._ages, self._spans):
             if one is not None:
                 with contextlib.suppress(KafkaException, RuntimeError):
                     one.close()
-        self._ages = self._offsets = None
+        self._ages = self._spans = None
 
     def _held(self, settled: Mapping[str, Work]) -> tuple[Mapping[str, tuple[int, int]], float]:
         """Return what the topics of the site hold that are read here, and when that was so."""
@@ -194,9 +192,9 @@ class SiteMeter:
         if address != self._used_address:
             self.close()
             self._used_address = address
-        if self._offsets is None or self._ages is None:
-            self._offsets, self._ages = _Offsets(address), Ages(address)
-        return self._offsets.held(topic for work in settled.values() for topic in self._inputs(work)), self._clock()
+        if self._spans is None or self._ages is None:
+            self._spans, self._ages = Spans(address), Ages(address)
+        return self._spans.held(topic for work in settled.values() for topic in self._inputs(work)), self._clock()
 
     def _counted(
         self, work: Work, held: Mapping[str, tuple[int, int]], at_s: float, used_at_s: float, usage: Usage
@@ -282,45 +280,3 @@ def _from_plain(known: Mapping[str, Any], now_s: float) -> dict[str, _Count]:
             if now_s - OLDEST_S < count.at_s < now_s:
                 found[str(name)] = count
     return found
-
-
-class _Offsets:
-    """What the topics of a broker hold; one client that stays."""
-
-    def __init__(self, address: str) -> None:
-        """Make a client; it connects when it is first used."""
-        self._consumer = Consumer(
-            {**client_settings(address), "group.id": "headwater-meter", "enable.auto.commit": False}
-        )
-        self._partitions: dict[str, tuple[float, int]] = {}  # by topic: until when it is believed, and how many
-
-    def held(self, topics: Iterable[str]) -> dict[str, tuple[int, int]]:
-        """Return the first and the next offset of topics, summed over partitions; without those that are not there.
-
-        A broker that does not answer for one is not asked for the others: nobody has the time to wait for each.
-        """
-        found = {}
-        for topic in sorted(set(topics)):
-            try:
-                spans = [
-                    self._consumer.get_watermark_offsets(TopicPartition(topic, one), timeout=PATIENCE_S)
-                    for one in range(self._count(topic))
-                ]
-            except KafkaException as error:
-                if is_away(error):
-                    break
-                continue
-            if spans and all(spans):
-                found[topic] = (sum(low for low, _ in spans), sum(high for _, high in spans))
-        return found
-
-    def _count(self, topic: str) -> int:
-        until_s, count = self._partitions.get(topic, (0.0, 0))
-        if time.monotonic() > until_s:
-            count = len(self._consumer.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions)
-            self._partitions[topic] = (time.monotonic() + (METADATA_S if count else 0.0), count)
-        return count
-
-    def close(self) -> None:
-        """Let the client go."""
-        self._consumer.close()
