@@ -19,12 +19,14 @@ import pytest
 from headwater.bind import cgroup, duty_process
 from headwater.bind.duty_process import Keeper, begun
 from headwater.bind.limiter import Limit, Limiter
+from headwater.bind.site_governor import SiteGovernor
 from tests.contract.beds import until
 from tests.contract.limiting import (
     AGENT,
     BURN,
     FIRST,
     NAME,
+    PYTHON,
     START_S,
     Start,
     ask,
@@ -84,9 +86,11 @@ def by_signals(start: Start, said: list[str]) -> Iterator[Limiter]:
 def test_without_control_groups_a_runner_is_kept_to_its_cores(
     by_signals: Limiter, start: Start, said: list[str]
 ) -> None:
-    assert by_signals.how == "nice and duty cycle: control groups may not be written here"
+    how = "duty cycle: control groups may not be written here"
+    assert by_signals.how == (f"nice and {how}" if by_signals.weighs else how)
     assert len(said) == 1
     assert by_signals.how in said[0]
+    assert ("weights are not kept" in said[0]) == (not by_signals.weighs)
     burner = start(BURN)
     by_signals.take("one", burner.pid)
     for cores in (0.2, 0.5):
@@ -221,6 +225,65 @@ def test_weights_become_nice_values_of_every_thread(by_signals: Limiter, start: 
 
     assert [nice(runner.pid) for runner in both] == [{0}, {4}]
     assert len(os.listdir(f"/proc/{both[0].pid}/task")) == 2
+
+
+# Runs Python without the right to lower nice values below 20 - LOWEST, whoever starts it.
+WITHOUT_RIGHT = """
+import ctypes, os, resource, sys
+resource.setrlimit(resource.RLIMIT_NICE, (LOWEST, LOWEST))
+PR_CAPBSET_DROP, CAP_SYS_NICE = 24, 23
+ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, CAP_SYS_NICE, 0, 0, 0)
+os.execv(sys.executable, [sys.executable, "-c", *sys.argv[1:]])
+"""
+
+
+def nice_values_by_weight(start: Start, lowest: int) -> tuple[str, list[list[int]]]:
+    """What an agent without rights says of itself, and the nice values of two runners, first and as weights change."""
+    without = WITHOUT_RIGHT.replace("LOWEST", str(lowest))
+    agent = start(without, AGENT, NAME, "signals", plain=False)
+    both = {name: start(without, BURN, plain=False) for name in ("gold", "bronze")}
+
+    def nice() -> list[int]:
+        return [os.getpriority(os.PRIO_PROCESS, one.pid) for one in both.values()]
+
+    found = [nice()]
+    for name, runner in both.items():
+        ask(agent, f"limiter.take('{name}', {runner.pid})")
+    for gold, bronze in ((0.27, 1.73), (1.7, 0.3)):  # it has little to do for a second, and then much
+        ask(agent, f"limiter.set({{'gold': Limit(None, {gold}), 'bronze': Limit(None, {bronze})}})")
+        found.append(nice())
+    for name in both:
+        ask(agent, f"limiter.drop('{name}')")
+    found.append(nice())
+    governor = "__import__('headwater.bind.site_governor', fromlist=['here']).SiteGovernor(limiter, 2.0)"
+    return ask(agent, f"({governor}.weighs, limiter.is_nice, limiter.how.partition(':')[0])"), found
+
+
+def test_who_may_not_lower_nice_values_leaves_them_alone_and_says_so_once(start: Start) -> None:
+    said, found = nice_values_by_weight(start, 0)
+    assert said == "(False, False, 'duty cycle')"
+    assert found == [found[0]] * 4, "each would end at the highest value for good"
+    agent = start(WITHOUT_RIGHT.replace("LOWEST", "0"), AGENT, NAME, "signals", plain=False)
+    telling = "(lambda said: (Limiter('other', None, said.append), *said))([])[1:]"
+    told = ask(agent, telling)
+    assert told.count("weights are not kept: only root may lower a nice value") == 1
+
+
+def test_who_may_lower_nice_values_to_the_usual_one_keeps_weights_behind_all_others(start: Start) -> None:
+    raising = "import resource; resource.setrlimit(resource.RLIMIT_NICE, (20, 20))"
+    if subprocess.run([*PYTHON, raising], stderr=subprocess.DEVNULL, check=False).returncode:
+        pytest.skip("the right to lower nice values may not be given here")
+    said, found = nice_values_by_weight(start, 20)
+    assert said == "(True, True, 'nice and duty cycle')"
+    assert found[1:] == [[8, 0], [0, 8], [0, 0]]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may lower nice values")
+def test_root_keeps_weights_by_nice_values(by_signals: Limiter, said: list[str]) -> None:
+    assert by_signals.weighs
+    assert by_signals.is_nice
+    assert SiteGovernor(by_signals, 2.0).weighs
+    assert "weights" not in said[0]
 
 
 def test_a_session_is_not_stopped_once_its_number_is_another_process(start: Start) -> None:

@@ -51,11 +51,12 @@ def test_this_process_has_used_something_and_one_that_is_gone_nothing() -> None:
     assert all(one >= 0 for one in waited.values())
 
 
-def test_nice_values_go_up_only_where_nobody_may_hurry() -> None:
+def test_nice_values_are_not_below_what_may_be_given() -> None:
     weights = {"a": 3.0, "b": 1.0, "c": 1e-9}
-    assert nice_values(weights, may_hurry=True) == {"a": -5, "b": 0, "c": 19}
-    assert nice_values(weights, may_hurry=False) == {"a": 0, "b": 5, "c": 19}
-    assert nice_values({}, may_hurry=False) == {}
+    assert nice_values(weights, least=-20) == {"a": -5, "b": 0, "c": 19}
+    assert nice_values(weights, least=-3) == {"a": -3, "b": 0, "c": 19}
+    assert nice_values(weights, least=0) == {"a": 0, "b": 5, "c": 19}
+    assert nice_values({}, least=0) == {}
 
 
 def test_processes_are_looked_at_once_for_all_runners(monkeypatch: pytest.MonkeyPatch) -> None:

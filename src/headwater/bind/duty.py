@@ -1,10 +1,12 @@
 """How are runners limited where control groups may not be written?
 
-By two things that every user has: weights become nice values, and a program beside us (`bind.duty_process`) stops
-and continues the processes of a runner so that they use no more than their cores. That is coarser than what the
-kernel does: it works within some percent, ten times a second, it ends with the process that asked for it, and memory
-is not limited. Nobody stays stopped, whoever of the two is killed; where both are at once, nobody does from when the
-next process takes the runner over.
+A program beside us (`bind.duty_process`) stops and continues the processes of a runner so that they use no more than
+their cores. That is coarser than what the kernel does: it works within some percent, ten times a second, it ends with
+the process that asked for it, and memory is not limited. Nobody stays stopped, whoever of the two is killed; where both
+are at once, nobody does from when the next process takes the runner over.
+
+Weights become nice values where those may be lowered again. Whoever may only raise them leaves them alone: weights
+follow what is decided every second, and each runner would end at the highest value for good.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from headwater.bind import duty_process
 from headwater.bind.duty_process import begun, let_go_on, sessions
 from headwater.bind.limits import Limit, Tally, Usage, memory_bytes, used_ns, waited_ns
 
-__all__ = ["DutyCycle", "SignalHands", "nice_values"]
+__all__ = ["DutyCycle", "SignalHands", "least_nice", "nice_values"]
 
 STEP = 1.25  # of the processor that one nice value more or less means, as Linux has it
 LEAST_NICE, MOST_NICE = -20, 19
@@ -35,17 +37,39 @@ FRESH_S = 0.5  # for so long, a look at all processes does for runners that are 
 Session = tuple[int, int | None]  # its leader, and when that began
 
 
-def nice_values(weights: Mapping[str, float], may_hurry: bool) -> dict[str, int]:
-    """Return the nice value by which each gets the processor by its weight.
+def least_nice() -> int:
+    """Return the lowest nice value that this process may give to one that has the highest.
+
+    It is tried, by a thread that ends then: rights of root count here or do not, as where users are numbered anew.
+    """
+    found = [MOST_NICE]
+
+    def lower() -> None:
+        number = threading.get_native_id()
+        os.setpriority(os.PRIO_PROCESS, number, MOST_NICE)
+        for nice in range(LEAST_NICE, MOST_NICE):
+            with contextlib.suppress(PermissionError):
+                os.setpriority(os.PRIO_PROCESS, number, nice)
+                found[0] = nice
+                return
+
+    trying = threading.Thread(target=lower, name="nice")
+    trying.start()
+    trying.join()
+    return found[0]
+
+
+def nice_values(weights: Mapping[str, float], least: int) -> dict[str, int]:
+    """Return the nice value by which each gets the processor by its weight; `least` is the lowest that may be given.
 
     Without the right to go before others, the heaviest has the usual value and the others a higher one.
 
-    >>> nice_values({"a": 1.0, "b": 1.25**3}, may_hurry=True), nice_values({"a": 1.0, "b": 1.25**3}, may_hurry=False)
+    >>> nice_values({"a": 1.0, "b": 1.25**3}, least=-20), nice_values({"a": 1.0, "b": 1.25**3}, least=0)
     ({'a': 0, 'b': -3}, {'a': 3, 'b': 0})
     """
-    usual = 1.0 if may_hurry else max(weights.values(), default=1.0)
+    usual = 1.0 if least < 0 else max(weights.values(), default=1.0)
     steps = {name: round(math.log(usual / weight) / math.log(STEP)) for name, weight in weights.items()}
-    return {name: min(max(one, LEAST_NICE), MOST_NICE) for name, one in steps.items()}
+    return {name: min(max(one, least), MOST_NICE) for name, one in steps.items()}
 
 
 class DutyCycle:
@@ -180,25 +204,19 @@ def _nice_of(pid: int) -> int:
 class SignalHands:
     """Limits runners by nice values and by stopping them; see `bind.limiter.Limiter` for what the verbs mean."""
 
-    how = "nice and duty cycle: control groups may not be written here"
-
     def __init__(self, say: Callable[[str], None], because: str = "") -> None:
         """Say so, and because of what, as it is coarser than what the kernel can do."""
-        self._say = say
+        self._least = least_nice()
+        self.weighs = self._least <= 0
+        self.how = f"{'nice and ' if self.weighs else ''}duty cycle: control groups may not be written here"
         self._duty = DutyCycle(say)
         self._sessions: dict[str, Session] = {}
         self._limits: dict[str, Limit] = {}
         self._nice: dict[int, int] = {}  # by process
         self._tallies: dict[str, tuple[Tally, Tally]] = {}
-        self._may_hurry = True
         self._weighed_s = -math.inf
-        self._said: set[str] = set()
-        self._say_once(f"runners are limited by {self.how}; memory is not limited{because and f'. {because}'}")
-
-    def _say_once(self, text: str) -> None:
-        if text not in self._said:
-            self._said.add(text)
-            self._say(text)
+        lacks = "" if self.weighs else ", and weights are not kept: only root may lower a nice value"
+        say(f"runners are limited by {self.how}; memory is not limited{lacks}{because and f'. {because}'}")
 
     def take(self, runner: str, leader: int) -> None:
         """Let a session be this runner's."""
@@ -223,10 +241,8 @@ class SignalHands:
                 if limit.cores is not None and name in self._sessions
             }
         )
-        pids = self._pids()
-        if not self._weigh(pids):
-            self._may_hurry = False
-            self._weigh(pids)
+        if self.weighs:
+            self._weigh(self._pids())
         self._weighed_s = time.monotonic()
 
     def _pids(self) -> dict[str, list[int]]:
@@ -234,22 +250,16 @@ class SignalHands:
         found = sessions()
         return {name: _pids(session, found) for name, session in self._sessions.items()}
 
-    def _weigh(self, pids: Mapping[str, Collection[int]]) -> bool:
-        """Give every process its nice value; return whether all may be had."""
-        wanted = nice_values({name: one.weight for name, one in self._limits.items()}, self._may_hurry)
+    def _weigh(self, pids: Mapping[str, Collection[int]]) -> None:
+        """Give every process its nice value; one that refuses it, as a runner may arrange, keeps what it has."""
+        wanted = nice_values({name: one.weight for name, one in self._limits.items()}, self._least)
         now: dict[int, int] = {}
         for name, own in pids.items():
             for pid in own:
                 before = self._nice[pid] if pid in self._nice else _nice_of(pid)
-                if before != wanted[name] and not self._set_nice(pid, wanted[name]):
-                    if self._may_hurry:
-                        return False
-                    self._say_once(f"the weight of runner '{name}' cannot grow: only root may lower a nice value")
-                    now[pid] = before
-                else:
-                    now[pid] = wanted[name]
+                is_so = before == wanted[name] or self._set_nice(pid, wanted[name])
+                now[pid] = wanted[name] if is_so else before
         self._nice = now
-        return True
 
     @staticmethod
     def _set_nice(pid: int, nice: int) -> bool:

@@ -73,6 +73,8 @@ class _Hands(Protocol):
 
     @property
     def how(self) -> str: ...
+    @property
+    def weighs(self) -> bool: ...
     def take(self, runner: str, leader: int) -> None: ...
     def set(self, limits: Mapping[str, Limit]) -> None: ...
     def limits(self) -> Mapping[str, Limit]: ...
@@ -106,9 +108,14 @@ class Limiter:
         return self._hands.how
 
     @property
+    def weighs(self) -> bool:
+        """Return whether weights are kept: by control groups, or where nice values may be lowered as well as raised."""
+        return self._hands.weighs
+
+    @property
     def is_nice(self) -> bool:
         """Return whether weights are nice values."""
-        return isinstance(self._hands, SignalHands)
+        return isinstance(self._hands, SignalHands) and self._hands.weighs
 
     def take(self, runner: str, leader: int) -> None:
         """Let all processes of a session be this runner's: done again, it finds those that are new.
@@ -247,6 +254,8 @@ def _swept(hierarchy: Hierarchy, above: str, but: Collection[Path] = ()) -> list
 
 class _GroupHands:
     """Limits runners by control groups."""
+
+    weighs = True
 
     def __init__(
         self,

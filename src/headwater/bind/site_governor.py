@@ -21,14 +21,17 @@ ROUGH = 0.02  # relative: a limit that changes by less stays as it is; writing i
 class SiteGovernor:
     """The port `Governor` over the runners of one site."""
 
-    weighs = True
-
     def __init__(self, limiter: Limiter, cores: float, least: float = 0.0) -> None:
         """Take what limits; a limit of all `cores` is none, and nobody gets less than `least`."""
         self._limiter = limiter
         self._cores = cores
         self._least = least
         self._set: dict[str, Limit] = dict(limiter.limits())
+
+    @property
+    def weighs(self) -> bool:
+        """Return whether shares are kept to where limits alone allow more than there is."""
+        return self._limiter.weighs
 
     def set(self, limits: Mapping[str, float], shares: Mapping[str, float] | None = None) -> None:
         """Let runners use at most so many cores; those whose limit hardly changes are left alone."""
