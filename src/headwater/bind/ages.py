@@ -6,11 +6,8 @@ second, which nobody who decides every second can wait for. Whoever asks gets wh
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Iterable
-
-from confluent_kafka import KafkaException
 
 from headwater.bind.latency import LatencyReader
 
@@ -54,19 +51,26 @@ class Ages:
         self._over.set()
 
     def _run(self) -> None:
-        reader, weighed = LatencyReader(self._address), 0
+        reader: LatencyReader | None = None
+        weighed = 0
         while not self._over.wait(EVERY_S):
             topics, inputs = self._topics, self._inputs
-            with contextlib.suppress(KafkaException, RuntimeError, ValueError):  # the next look tells
+            try:
+                if reader is None:
+                    reader = LatencyReader(self._address)
                 reader.look(topics)
                 if weighed <= 0 or not self._bytes.keys() >= set(inputs):
                     reader.weigh(inputs)
                     weighed = WEIGH_LOOKS
                 weighed -= 1
+            except Exception:  # noqa: BLE001 - whatever a record or the broker does, the next look tells
+                if reader is None:
+                    continue
             sizes = {topic: reader.record_bytes(topic) for topic in inputs}
             self._bytes = {topic: size for topic, size in sizes.items() if size is not None}
             with self._lock:
                 self._found = {topic: one for topic, one in self._found.items() if topic in topics}
                 for topic in topics:
                     self._found[topic] = (self._found.get(topic, []) + reader.fresh(topic))[-MOST:]
-        reader.close()
+        if reader is not None:
+            reader.close()

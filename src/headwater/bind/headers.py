@@ -36,8 +36,14 @@ class From:
 
 
 def headers_of(message: Message) -> dict[str, bytes]:
-    """Return the headers of a record, by name; of several with one name the last."""
-    found: Any = message.headers() or ()
+    """Return the headers of a record, by name; of several with one name the last.
+
+    A record that has one whose name is no text has none: the client cannot tell them, and it is not one of ours.
+    """
+    try:
+        found: Any = message.headers() or ()
+    except (SystemError, UnicodeError):  # the client's own reading of the name fails, in either way
+        return {}
     return {key: value for key, value in found if isinstance(value, bytes)}
 
 
