@@ -7,11 +7,13 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from headwater.bind import handed_over
 from headwater.bind.engine import SparkEngine
+from headwater.bind.process import RunnerProcess
 from headwater.errors import BindError
 from tests.pretended import Leave, held
 
@@ -135,6 +137,44 @@ def test_a_port_that_makes_no_sense_is_that_of_a_runner_that_does_not_answer(
     (bad.folder / "runner.json").write_text(text)
     assert adopted(engine) == 1
     assert engine.crew().keys() == {"city"}
+
+
+@pytest.mark.parametrize("target", ["a" * 300, "nowhere", "runner.json"], ids=["too long", "nowhere", "itself"])
+def test_a_runner_that_makes_its_port_a_link_that_leads_nowhere_hides_neither_itself_nor_others(
+    engine: SparkEngine, leave: Leave, target: str
+) -> None:
+    good, bad = leave("city"), leave("odd")
+    for one in (good, bad):
+        one.answer = lambda _: {"ok": True, "parts": [{"id": "x", "state": "running"}], "positions": {}}
+        one.speak()
+    assert engine.adopt([held("city"), held("odd")]) == 2
+    (bad.folder / "runner.json").unlink()
+    (bad.folder / "runner.json").symlink_to(target)
+    assert engine.crew().keys() == engine.answers(LONG_S).keys() == {"city", "odd"}
+    engine.states()
+    assert engine.halt(held("odd"), is_drain=True) == {}, "and it can be asked over the connection that there is"
+    engine.end()
+    assert not bad.lives
+
+
+def test_a_runner_that_cannot_be_looked_at_hides_no_other(
+    engine: SparkEngine, leave: Leave, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good, bad = leave("city"), leave("odd")
+    for one in (good, bad):
+        one.answer = lambda _: {"ok": True, "parts": [{"id": "x", "state": "running"}]}
+        one.speak()
+    assert engine.adopt([held("city"), held("odd")]) == 2
+    is_listening = cast("property", RunnerProcess.__dict__["is_listening"]).fget
+    assert is_listening is not None
+
+    def odd(process: RunnerProcess) -> bool:
+        if process.spec.folder == bad.folder:
+            raise OSError(36, "File name too long")
+        return bool(is_listening(process))
+
+    monkeypatch.setattr(RunnerProcess, "is_listening", property(odd))
+    assert engine.crew().keys() == engine.answers(LONG_S).keys() == {"city"}
 
 
 def test_a_file_that_cannot_be_written_to_its_end_stays_as_it_was(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ import stat
 import struct
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from multiprocessing import AuthenticationError
-from multiprocessing.connection import Client
+from multiprocessing.connection import Client, Connection, answer_challenge, deliver_challenge
 from pathlib import Path
 from typing import Any
 
@@ -245,26 +245,82 @@ def test_a_late_answer_is_never_taken_for_that_to_the_next_request(caller: Calle
         caller.ask({"do": "x"}, SOON_S)
 
 
-def test_half_an_answer_is_not_waited_for_for_ever() -> None:
+@contextlib.contextmanager
+def odd_runner(say: Callable[[Connection], None]) -> Iterator[Caller]:
+    """Yield a caller of one that knows the token, and answers the first request in a way of its own."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
-        def stall() -> None:
-            from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
-
+        def serve() -> None:
             peer, _ = listener.accept()
-            with Connection(peer.detach()) as connection:
+            with Connection(peer.detach()) as connection, contextlib.suppress(OSError):
                 deliver_challenge(connection, TOKEN)
                 answer_challenge(connection, TOKEN)
                 connection.recv_bytes()
-                os.write(connection.fileno(), struct.pack("!i", 1000) + b"{")
-                time.sleep(2.0)
+                say(connection)
 
-        threading.Thread(target=stall, daemon=True).start()
+        serving = threading.Thread(target=serve, daemon=True)
+        serving.start()
         caller = Caller(listener.getsockname()[1], TOKEN)
+        yield caller
+        caller.close()
+        serving.join(SOON_S)
+
+
+def test_half_an_answer_is_not_waited_for_for_ever() -> None:
+    over = threading.Event()
+
+    def stall(connection: Connection) -> None:
+        os.write(connection.fileno(), struct.pack("!i", 1000) + b"{")
+        over.wait(SOON_S)
+
+    with odd_runner(stall) as caller:
         begin_s = time.monotonic()
         with pytest.raises(BindError, match="HW4502"):
             caller.ask({"do": "x"}, 0.3)
         assert time.monotonic() - begin_s < 1.9
+        over.set()
+
+
+def test_an_answer_that_comes_a_byte_at_a_time_is_not_waited_for_longer_than_any_other() -> None:
+    over = threading.Event()
+
+    def trickle(connection: Connection) -> None:
+        os.write(connection.fileno(), struct.pack("!i", 10**6))
+        end_s = time.monotonic() + SOON_S
+        while time.monotonic() < end_s and not over.wait(0.02):
+            os.write(connection.fileno(), b" ")
+
+    with odd_runner(trickle) as caller:
+        begin_s = time.monotonic()
+        with pytest.raises(BindError, match=r"HW4502 the runner did not answer 'x' within 0\.3 s"):
+            caller.ask({"do": "x"}, 0.3)
+        assert time.monotonic() - begin_s < 1.9
+        over.set()
+
+
+@pytest.mark.parametrize("size", [-1, 2**31 - 1], ids=["in the long form", "in the short one"])
+def test_an_answer_of_a_size_that_nobody_reads_is_told_at_once(size: int) -> None:
+    def boast(connection: Connection) -> None:
+        os.write(connection.fileno(), struct.pack("!iQ", size, 2**40))
+
+    with odd_runner(boast) as caller, pytest.raises(BindError, match="HW4503 the runner is gone: its answer is too"):
+        caller.ask({"do": "x"}, SOON_S)
+
+
+def test_an_answer_about_its_parts_may_not_be_large_and_others_may() -> None:
+    server = Server(TOKEN, lambda request: {"parts": "x" * int(request["size"])})
+    threading.Thread(target=server.serve, daemon=True).start()
+    for do, size, is_read in (("status", 10**6, True), ("status", 3 * 10**6, False), ("halt", 3 * 10**6, True)):
+        caller = Caller(server.port, TOKEN)
+        if is_read:
+            assert len(caller.ask({"do": do, "size": size}, SOON_S)["parts"]) == size
+        else:
+            with pytest.raises(BindError, match="HW4503 the runner is gone: its answer is too large"):
+                caller.ask({"do": do, "size": size}, SOON_S)
+            with pytest.raises(BindError, match="HW4503"):
+                caller.ask({"do": "x", "size": 1}, SOON_S)  # the rest of it is not taken for that to the next one
+        caller.close()
+    server.close()
 
 
 def test_a_runner_that_goes_while_it_is_asked_is_told() -> None:

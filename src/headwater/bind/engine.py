@@ -138,7 +138,7 @@ class SparkEngine:
         longer than `wait_s`, it is as it said last, and its answer counts when it comes. One that has never answered
         is left out.
         """
-        runners = {name: one for name, one in list(self._runners.items()) if self._is_up(one)}
+        runners = self._those_up()
         for runner in runners.values():
             runner.ask()
         end_s = time.monotonic() + wait_s
@@ -235,7 +235,7 @@ class SparkEngine:
 
     def crew(self) -> Mapping[str, tuple[int | None, str]]:
         """Return process id and code of each runner that is up, by composition."""
-        return {name: (one.process.pid, one.code) for name, one in list(self._runners.items()) if self._is_up(one)}
+        return {name: (one.process.pid, one.code) for name, one in self._those_up().items()}
 
     def read_of(self, code: str) -> Path:
         """Return the file with what was read of a pipeline's project; nothing is fetched for it."""
@@ -370,6 +370,17 @@ class SparkEngine:
 
     def _is_up(self, runner: KnownRunner) -> bool:
         return runner.process.is_alive and runner.process.is_listening
+
+    def _those_up(self) -> dict[str, KnownRunner]:
+        """Return the runners that are up, by composition."""
+        found = {}
+        for name, one in list(self._runners.items()):
+            try:
+                if self._is_up(one):
+                    found[name] = one
+            except Exception:  # noqa: BLE001 - whatever is odd about one hides no other
+                continue
+        return found
 
     def _up(self, runner: KnownRunner) -> None:
         """Let a runner be up: the one that runs, one that ran before this agent came, or a new one."""

@@ -85,7 +85,7 @@ class RunnerProcess:
     @property
     def is_listening(self) -> bool:
         """Return whether it can be asked."""
-        return self.is_alive and self._ready_file.exists()
+        return self.is_alive and self._is_ready
 
     @property
     def is_left(self) -> bool:
@@ -181,7 +181,7 @@ class RunnerProcess:
         """
         assert self._child is not None
         end_s = time.monotonic() + timeout_s
-        while not self._ready_file.exists():
+        while not self._is_ready:
             if self._child.wait(PAUSE_S):
                 raise BindError(f"HW4509 the runner of site '{self.spec.site}' ended.{self.last_lines()}")
             if time.monotonic() > end_s:
@@ -205,7 +205,7 @@ class RunnerProcess:
 
     def end(self, timeout_s: float = 20.0) -> None:
         """Let it stop its queries and end; kill it if that takes longer."""
-        if self.is_alive and self._ready_file.exists():
+        if self.is_listening:
             with contextlib.suppress(BindError, OSError, ValueError):
                 self.ask({"do": "end"}, timeout_s)
                 assert self._child is not None
@@ -254,6 +254,11 @@ class RunnerProcess:
     @property
     def _ready_file(self) -> Path:
         return self.spec.folder / "runner.json"
+
+    @property
+    def _is_ready(self) -> bool:
+        # It may be anything: a link to a name that is too long would raise if it were followed.
+        return os.path.lexists(self._ready_file)
 
     @property
     def _spec_file(self) -> Path:

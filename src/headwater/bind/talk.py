@@ -15,6 +15,7 @@ import secrets
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Mapping
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
@@ -27,6 +28,10 @@ __all__ = ["Caller", "Server", "make_token"]
 
 LOOPBACK = "127.0.0.1"
 LARGEST = 64 * 1024 * 1024  # bytes of a message
+# Bytes of an answer, by what is asked: this one is read every second, and reading JSON holds up all else.
+LARGEST_ANSWER = {"status": 2 * 1024 * 1024}
+LENGTH = struct.Struct("!i")  # stands before a message, as `Connection` writes it
+PIECE = 256 * 1024  # bytes that are read at once
 PROOF_S = 10.0  # a caller that has not proved by then that it knows the token is a stranger
 Answer = dict[str, Any]
 
@@ -107,17 +112,18 @@ class Caller:
         try:
             reached = socket.create_connection((host, port), PROOF_S)
             reached.settimeout(None)
-            self._connection = Connection(reached.detach())
+            connection = Connection(reached.detach())
         except OSError as error:
             raise BindError(f"HW4501 the runner on port {port} does not answer: {error}.") from error
-        try:
-            _limit(self._connection, PROOF_S)
-            answer_challenge(self._connection, token)
-            deliver_challenge(self._connection, token)
-        except (OSError, EOFError, AuthenticationError, AssertionError) as error:
-            self._connection.close()
-            why = "it said nothing in time" if isinstance(error, BlockingIOError) else str(error) or "it hung up"
-            raise BindError(f"HW4501 the runner on port {port} does not answer: {why}.") from error
+        with connection:
+            try:
+                _limit(connection, PROOF_S)
+                answer_challenge(connection, token)
+                deliver_challenge(connection, token)
+            except (OSError, EOFError, AuthenticationError, AssertionError) as error:
+                why = "it said nothing in time" if isinstance(error, BlockingIOError) else str(error) or "it hung up"
+                raise BindError(f"HW4501 the runner on port {port} does not answer: {why}.") from error
+            self._socket = socket.socket(fileno=os.dup(connection.fileno()))
 
     def ask(self, request: Mapping[str, Any], timeout_s: float) -> Answer:
         """Return the answer to a request.
@@ -125,27 +131,50 @@ class Caller:
         Raises:
             BindError: HW4502, no answer in time; HW4503, the runner is gone.
         """
+        do = request.get("do")
         with self._lock:
             try:
-                _limit(self._connection, timeout_s)  # of each piece: an answer that has begun may end late
-                self._connection.send_bytes(json.dumps(request).encode())
-                if not self._connection.poll(timeout_s):
-                    raise BlockingIOError
-                found = json.loads(self._connection.recv_bytes(LARGEST))
+                message = json.dumps(request).encode()
+                end_s = time.monotonic() + timeout_s  # for all of it: an answer may come a byte at a time
+                self._socket.settimeout(timeout_s)
+                self._socket.sendall(LENGTH.pack(len(message)) + message)
+                (size,) = LENGTH.unpack(self._received(LENGTH.size, end_s))
+                if not 0 <= size <= LARGEST_ANSWER.get(str(do), LARGEST):
+                    raise ValueError("its answer is too large")
+                found = json.loads(self._received(size, end_s))
                 if not isinstance(found, dict):
                     raise ValueError("it says what is no answer")
-            except BlockingIOError:
-                self._connection.close()  # a late answer must not be taken for that to the next request
-                raise BindError(
-                    f"HW4502 the runner did not answer '{request.get('do')}' within {timeout_s:g} s."
-                ) from None
-            except (OSError, EOFError, ValueError, RecursionError) as error:  # the last one: it is nested too deeply
+            except TimeoutError:
+                self._socket.close()  # a late answer must not be taken for that to the next request
+                raise BindError(f"HW4502 the runner did not answer '{do}' within {timeout_s:g} s.") from None
+            # The last one: it is nested too deeply.
+            except (OSError, EOFError, ValueError, OverflowError, struct.error, RecursionError) as error:
+                self._socket.close()  # what else comes would be taken for an answer
                 raise BindError(f"HW4503 the runner is gone: {str(error) or 'it closed the connection'}.") from error
+        return found
+
+    def _received(self, size: int, end_s: float) -> bytearray:
+        """Return so many bytes, all of which have to come by then."""
+        found = bytearray()
+        while len(found) < size:
+            left_s = end_s - time.monotonic()
+            if left_s <= 0:
+                raise TimeoutError
+            self._socket.settimeout(left_s)
+            piece = self._socket.recv(min(PIECE, size - len(found)))
+            if not piece:
+                raise EOFError
+            found += piece
         return found
 
     def close(self) -> None:
         """Hang up."""
-        self._connection.close()
+        self._socket.close()
+
+    def __del__(self) -> None:
+        """Hang up when nobody holds it any more: an agent that goes leaves its runners as they are."""
+        if hasattr(self, "_socket"):  # nobody was reached otherwise
+            self._socket.close()
 
 
 def _limit(connection: Connection, limit_s: float | None) -> None:
