@@ -85,13 +85,18 @@ def _is_long(wait_s: object) -> bool:
         return False
 
 
+def is_read(response: Any) -> bool:
+    """Return whether it could be read at all: who sends no HTTP is refused before there is a token to look at."""
+    return not (response.status_code == 400 and "not in the form of HTTP" in response.text)
+
+
 @schema.parametrize()
 @settings(max_examples=25, deadline=None, suppress_health_check=QUIET)
 def test_an_operator_meets_only_answers_that_are_described(case: Case[Any], it: Controlled) -> None:
     response = sent(case, it, it.token)
     case.validate_response(response, checks=CHECKS)
     is_stranger = "Authorization" not in response.request.headers  # some cases leave it out on purpose
-    assert (response.status_code == 401) == is_stranger
+    assert (response.status_code == 401) == (is_stranger and is_read(response))
     assert (response.status_code == 403) == (case.path.startswith("/agents/") and not is_stranger)
     if case.method.upper() == "DELETE":
         fill(it)
@@ -113,8 +118,9 @@ def test_an_agent_meets_only_answers_that_are_described(case: Case[Any], it: Con
 def test_nothing_is_reached_without_a_token(case: Case[Any], it: Controlled) -> None:
     before = it.store.revision, len(it.store.history(100)), len(it.store.tokens()), it.store.uploads()
     response = sent(case, it, None)
-    assert response.status_code == 401
-    assert response.headers["www-authenticate"] == ["Bearer"]
+    if is_read(response):
+        assert response.status_code == 401
+        assert response.headers["www-authenticate"] == ["Bearer"]
     after = it.store.revision, len(it.store.history(100)), len(it.store.tokens()), it.store.uploads()
     assert before == after
 

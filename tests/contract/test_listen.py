@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import ssl
 import threading
@@ -45,6 +46,46 @@ def served(look: Callable[[int], None], tls: tuple[Path, Path] | None = None, ho
     assert not thread.is_alive()
     with pytest.raises(ConnectionError):
         socket.create_connection(("127.0.0.1", ports[0]), timeout=WAIT_S)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: many\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"GET / HTTP/1.1\r\nno header\r\n\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\r\n\r\n",
+        b"hello\r\n\r\n",
+    ],
+)
+def test_what_is_no_http_is_refused_in_the_form_of_the_api(request_: bytes) -> None:
+    def look(port: int) -> None:
+        with socket.create_connection(("127.0.0.1", port), timeout=WAIT_S) as caller:
+            caller.sendall(request_)
+            answer = b"".join(iter(lambda: caller.recv(4096), b""))  # until it hangs up
+        head, _, body = answer.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 400 ")
+        assert b"content-type: application/json" in head.lower()
+        assert json.loads(body)["error"]["code"] == "HW1820"
+        with httpx.Client(trust_env=False) as client:
+            assert client.get(f"http://127.0.0.1:{port}/").text == "hi"
+
+    served(look)
+
+
+def test_a_body_that_turns_into_no_http_ends_the_connection_and_no_other() -> None:
+    def look(port: int) -> None:
+        with socket.create_connection(("127.0.0.1", port), timeout=WAIT_S) as caller:
+            caller.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+            assert caller.recv(4096).startswith(b"HTTP/1.1 200 ")  # it answers without waiting for the body
+            caller.sendall(b"no number\r\n")
+            rest = b"".join(iter(lambda: caller.recv(4096), b""))
+            assert rest in {b"", b"hi"}
+        with httpx.Client(trust_env=False) as client:
+            assert client.get(f"http://127.0.0.1:{port}/").text == "hi"
+
+    served(look)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.7", "example.org", "127.0.0.1.example.org", ""])

@@ -25,7 +25,7 @@ from headwater.bind.uploads import LARGEST_BYTES
 from headwater.model.report import quote
 from headwater.serve.spool import MOST_BYTES
 
-__all__ = ["IDENTITY", "Guard", "most_bytes"]
+__all__ = ["IDENTITY", "Guard", "most_bytes", "refusal"]
 
 IDENTITY = "headwater"  # key in the scope: whose token came
 AGENTS = "agents"
@@ -155,6 +155,18 @@ def most_bytes(path: str) -> int:
     return MOST_BYTES if is_checkpoint else MOST.get(names[1] if len(names) > 1 else "", MOST_OTHERWISE)
 
 
+def refusal(code: str, text: str) -> tuple[list[tuple[bytes, bytes]], bytes]:
+    """Return the headers and the body of an answer that refuses, and after which nothing is read any more."""
+    mistake = {"code": code, "text": text, "file": None, "line": None}
+    body = json.dumps({"error": {"code": code, "text": text, "mistakes": [mistake]}}).encode()
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        (b"connection", b"close"),
+    ]
+    return headers, body
+
+
 def _may(caller: Caller, path: str) -> bool:
     """Return whether a token opens a path."""
     names = path.split("/")
@@ -172,12 +184,6 @@ async def _refuse(
     send: Send, status: int, code: str, text: str, headers: list[tuple[bytes, bytes]] | None = None
 ) -> None:
     """Answer at once, and close: what is still on its way is not wanted."""
-    mistake = {"code": code, "text": text, "file": None, "line": None}
-    body = json.dumps({"error": {"code": code, "text": text, "mistakes": [mistake]}}).encode()
-    more = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(body)).encode()),
-        (b"connection", b"close"),
-    ]
+    more, body = refusal(code, text)
     await send({"type": "http.response.start", "status": status, "headers": [*more, *(headers or [])]})
     await send({"type": "http.response.body", "body": body})

@@ -1,14 +1,16 @@
 """On which port does the controller answer?
 
 Puts an app on a port and stays until it is told to end. Without TLS only this machine itself is answered: a token
-must not travel in clear.
+must not travel in clear. What cannot be read as HTTP is refused in the form in which the API refuses all else.
 
+    HW1820  a request that is no HTTP
     HW1831  an address that others reach, without a certificate
     HW4610  the port, the address or the certificate cannot be used
 """
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import socket
 import ssl
@@ -16,10 +18,13 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import h11
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from headwater.errors import BindError, Mistake, SpecError
+from headwater.serve.api_guard import refusal
 
 __all__ = ["is_loopback", "serve_forever"]
 
@@ -41,6 +46,19 @@ class _Server(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         return await super().on_tick(counter) or self._stop.is_set()
+
+
+class _Protocol(H11Protocol):
+    def send_400_response(self, msg: str) -> None:
+        headers, body = refusal("HW1820", "the request cannot be read: it is not in the form of HTTP.")
+        with contextlib.suppress(h11.LocalProtocolError):  # an answer to it was begun before the rest of it came
+            for event in (
+                h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
+                h11.Data(data=body),
+                h11.EndOfMessage(),
+            ):
+                self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
 
 
 def serve_forever(
@@ -80,6 +98,7 @@ def serve_forever(
     with listener:
         config = uvicorn.Config(
             app,
+            http=_Protocol,
             log_config=None,
             access_log=False,
             server_header=False,
