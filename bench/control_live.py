@@ -3,10 +3,11 @@
     python -m bench.control_live [--rounds 2] [--out out/control-live.json]
 
 Three Spark pipelines of different classes share one site of a real control plane on this machine. Gold and silver come
-steadily; bronze, several jobs side by side, comes in a burst. Every round has one burst for each way of sharing the
-machine: nothing limited (what the engine and the kernel do by themselves), weighted fair shares, and the predictive
-controller, in turn, in the same run and the same processes. Records are numbered: each is looked for in the output,
-and its age is what its own header and its time of writing say.
+steadily; bronze, several jobs side by side, comes in a burst. How much work a record is follows from how fast this
+machine turns out to be, so that it is nearly full before and has too little in the burst. Every round has one burst
+for each way of sharing the machine: nothing limited (what the engine and the kernel do by themselves), weighted fair
+shares, and the predictive controller, in turn, in the same run and the same processes. Records are numbered: each is
+looked for in the output, and its age is what its own header and its time of writing say.
 
 All of it runs in one control group, as a service or a container does; in none, the kernel would group processes by
 session, which is a limit of its own.
@@ -38,11 +39,24 @@ CODE = """\
 from pyspark.sql import functions as F
 
 
-def hashing(records):
+def _hashed(records, hashes):
     text = F.col("value").cast("string")
-    hashed = F.aggregate(F.sequence(F.lit(1), F.lit({rounds})), text, lambda so_far, _: F.sha2(so_far, 256))
+    hashed = F.aggregate(F.sequence(F.lit(1), F.lit(hashes)), text, lambda so_far, _: F.sha2(so_far, 256))
     return records.select("key", F.concat_ws(" ", text, hashed).cast("binary").alias("value"))
+
+
+def few(records):
+    return _hashed(records, {few})
+
+
+def many(records):
+    return _hashed(records, {many})
+
+
+def hashing(records):
+    return _hashed(records, {hashes})
 """
+FEW, MANY = 300, 1500  # hashes of records by which it is measured what they take
 WAYS = {"equal": None, "weighted": "weighted", "predictive": "predictive"}  # name: policy; None: nobody has a goal
 GOALS = {"gold": ("gold", 1), "silver": ("silver", 1), "bronze": ("bronze", 4)}  # composition: class and jobs
 
@@ -52,7 +66,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--rate", type=float, default=100.0, help="records a second of gold and of silver")
-    parser.add_argument("--hashes", type=int, default=600, help="of a record: its work")
+    parser.add_argument("--full", type=float, default=0.57, help="part of all cores that records take before the burst")
+    parser.add_argument("--hashes", type=int, help="of a record, its work; otherwise as many as fill the machine so")
     parser.add_argument("--factor", type=float, default=3.0, help="of bronze in the burst")
     parser.add_argument("--burst", type=float, default=20.0, help="seconds")
     parser.add_argument("--calm", type=float, default=12.0, help="seconds before and at least as many after a burst")
@@ -89,7 +104,9 @@ def together(name: str) -> Iterator[None]:
 
 def measured(plane: Control, options: argparse.Namespace) -> dict[str, Any]:
     """Return what came of every burst."""
-    plane.upload(CODE.format(rounds=options.hashes))
+    if options.hashes is None:
+        options.hashes = _hashes(plane, options)
+    plane.upload(CODE.format(few=FEW, many=MANY, hashes=options.hashes))
     feeds: dict[str, Feed] = {}
     names = {}
     for name, (_, count) in GOALS.items():
@@ -104,6 +121,8 @@ def measured(plane: Control, options: argparse.Namespace) -> dict[str, Any]:
         plane.until(lambda one=one: len(plane.read(SITE, f"{one}-out")) > 20, f"rows of {one} come out")
     _set(plane, "predictive")  # from now on, runners that are not limited are so in the same way
     time.sleep(2.0 * options.calm)  # compilers of Java are busy at first
+    work_s = {name: _work_s(plane, name, options.calm) for name in GOALS}
+    print(f"{options.hashes} hashes; a record takes " + _in_ms(work_s), flush=True)
     bursts = []
     totals = dict.fromkeys(feeds, 0)
     for number in range(options.rounds):
@@ -127,6 +146,7 @@ def measured(plane: Control, options: argparse.Namespace) -> dict[str, Any]:
         lost += count - len(set(numbers))
         doubled += len(numbers) - len(set(numbers))
     return {
+        "work_s": work_s,
         "bursts": bursts,
         "model": _model(plane),
         "resumed_s": resumed,
@@ -135,6 +155,42 @@ def measured(plane: Control, options: argparse.Namespace) -> dict[str, Any]:
         "doubled": doubled,
         "options": vars(options),
     }
+
+
+def _hashes(plane: Control, options: argparse.Namespace) -> int:
+    """Return how many hashes fill the machine as wanted, by what a few and many of them take."""
+    plane.upload(CODE.format(few=FEW, many=MANY, hashes=FEW))
+    feeds = []
+    for name in ("few", "many"):
+        plane.ensure_topics(SITE, f"{name}-in")
+        plane.compose(name, [job(name, SITE, (SITE, f"{name}-in"), (SITE, f"{name}-out"), f"jobs:{name}")], wait_s=240)
+        plane.call("PUT", f"/goals/{name}", {"class": "gold"})
+        feeds.append(Feed(plane.brokers[SITE], f"{name}-in", options.rate))
+    plane.until(lambda: len({name for one in _decided(plane, 0.0) for name in one["names"]}) == 2, "both are measured")
+    time.sleep(2.0 * options.calm)  # compilers of Java are busy at first
+    few_s, many_s = (_work_s(plane, name, options.calm) for name in ("few", "many"))
+    for name, feed in zip(("few", "many"), feeds, strict=True):
+        feed.stop()
+        plane.call("DELETE", f"/goals/{name}")
+        plane.call("DELETE", f"/compositions/{name}", wait_s=60)
+    each_s = (many_s - few_s) / (MANY - FEW)
+    wanted_s = options.full * (os.cpu_count() or 1) / (len(GOALS) * options.rate)
+    return max(1, round(FEW + (wanted_s - few_s) / each_s))
+
+
+def _work_s(plane: Control, name: str, for_s: float) -> float:
+    """Return the processor time that a record of a runner took lately."""
+    used = done = 0.0
+    for one in _decided(plane, time.time() - for_s):
+        if name in one["names"]:
+            i = one["names"].index(name)
+            used += one["readings"]["used"][i] or 0.0
+            done += one["readings"]["throughput_rps"][i] or 0.0
+    return used / done
+
+
+def _in_ms(work_s: dict[str, float]) -> str:
+    return ", ".join(f"{1000 * one:.2f} ms ({name})" for name, one in work_s.items())
 
 
 def _killed(plane: Control) -> float:
@@ -175,7 +231,7 @@ def _model(plane: Control) -> list[dict[str, Any]]:
         if then["now_s"] - now["now_s"] > 4.0:
             continue
         for name, row in now["decided"].items():
-            if name not in then["names"] or row["predicted_s"] is None:
+            if name not in GOALS or name not in then["names"] or row["predicted_s"] is None:
                 continue
             late = then["readings"]["late_s"][then["names"].index(name)]
             used = now["readings"]["used"][now["names"].index(name)] if name in now["names"] else None
