@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +183,16 @@ def test_another_policy_decides_otherwise_from_the_same_measurements(run, record
     code, out, _ = run("replay", str(record), "--policy", "equal")
     assert code == 0
     assert "no limit" in out
+
+
+def test_decisions_of_a_running_site_are_shown_at_the_time_of_the_clock(run, record: Path) -> None:
+    lines = [json.loads(line) for line in record.read_text().splitlines()]
+    begun_s = 1_795_125_777.5
+    for entry in lines:
+        entry["now_s"] += begun_s
+    record.write_text("\n".join(map(json.dumps, lines)) + "\n")
+    _, out, _ = run("replay", str(record), "--policy", "equal")
+    assert time.strftime("%Y-%m-%d %H:", time.localtime(begun_s)) in out
 
 
 def test_a_decision_that_is_missing_is_said_to_be(run, record: Path) -> None:

@@ -116,7 +116,7 @@ def test_a_site_that_has_not_decided_yet_is_shown_as_on() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "said"), [(1, "1 reading was nonsense and was not"), (2, "2 readings were nonsense and were not")]
+    ("count", "said"), [(1, "1 reading was missing or nonsense, and not"), (2, "2 readings were missing or nonsense")]
 )
 def test_how_much_was_not_believed_is_said(count: int, said: str) -> None:
     assert said in shown({"goals": {**HOLDS, "nonsense": count}})

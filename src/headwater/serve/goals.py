@@ -141,8 +141,8 @@ def _site(site: Mapping[str, Any]) -> RenderableType:
             lines.append(Text(f"  {_text(one.get('because'))}", style="bold yellow"))
     nonsense = _number(site.get("nonsense"))
     if nonsense:
-        were = "1 reading was nonsense and was" if nonsense == 1 else f"{nonsense:g} readings were nonsense and were"
-        lines.append(Text(f"  {were} not used", style="yellow"))
+        were = "1 reading was" if nonsense == 1 else f"{nonsense:g} readings were"
+        lines.append(Text(f"  {were} missing or nonsense, and not used", style="yellow"))
     return Group(*lines)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -35,6 +36,7 @@ DONE, DIFFERS = 0, 3
 MOST_ROWS = 12
 NOWHERE = ""  # the machine of an entry that names none
 TORN = object()  # a line that is not JSON
+CLOCK_S = 1e9, 1e11  # within, a time is one of the clock; no simulation lasts for thirty years
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ def replay_file(path: str, policy: str | None, output: Output) -> int:
                 count += 1
                 differing += bool(one.differs)
                 rows += _rows(machine, one)
-                teller.say(f"{one.now_s:g} s", (sum(counts.values()) + count) / steps)
+                teller.say(_at(one.now_s), (sum(counts.values()) + count) / steps)
             counts[machine] = count
     total = sum(counts.values())
     if differing and policy is None:
@@ -131,7 +133,7 @@ def _tell_gaps(path: str, entries: Mapping[str, Mapping[int, Mapping[str, Any]]]
             if entry["kind"] == before.get("kind") == "step":
                 passed_s = entry["now_s"] - before["now_s"]
                 if isinstance(entry["seconds"], float) and passed_s > 1.5 * entry["seconds"] > 0.0:
-                    begin, end = show(before["now_s"], "time"), show(entry["now_s"], "time")
+                    begin, end = _at(before["now_s"]), _at(entry["now_s"])
                     note(f"{shown_name(path)}:{number}: a decision between {begin} and {end} seems to be missing")
                     break
             before = entry
@@ -189,7 +191,7 @@ def _shown(
         heads = (*heads[:5], f"share by {policy}", f"limit by {policy}")
     widest = sorted(rows, key=lambda row: (-row.distance, row.now_s))[:MOST_ROWS]
     cells = [
-        (show(row.now_s, "time"), plain(row.machine) or "-", plain(row.application), *map(_cores, row.recorded),
+        (_at(row.now_s), plain(row.machine) or "-", plain(row.application), *map(_cores, row.recorded),
          *map(_cores, row.decided))
         for row in sorted(widest, key=lambda row: (row.now_s, row.machine, row.application))
     ]  # fmt: skip
@@ -199,6 +201,13 @@ def _shown(
         simple_table(heads, cells),
         *([Text(f"and {more} more that differ less (--json names all)")] if more else []),
     ]
+
+
+def _at(now_s: float) -> str:
+    """Return a time as a person would name it: a running site has the clock's, a simulation its own."""
+    if CLOCK_S[0] <= now_s < CLOCK_S[1]:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(now_s))
+    return show(now_s, "time")
 
 
 def _cores(value: float) -> str:
