@@ -62,6 +62,11 @@ def _is_known(bed: str, pid: int) -> bool:
     return f"process {pid}" in leftovers(bed)[bed]
 
 
+def _has_begun(pid: int, program: str) -> bool:
+    """Return whether a process of a site has come in, and is what it was started for."""
+    return psutil.Process(pid).name() == program
+
+
 def test_a_bed_that_comes_and_goes_leaves_nothing(bed: Bed) -> None:
     before = seen()
     other = Bed(f"{NAME}-3", SITES)
@@ -71,6 +76,7 @@ def test_a_bed_that_comes_and_goes_leaves_nothing(bed: Bed) -> None:
         stray = subprocess.Popen(["setsid", "ip", "netns", "exec", other.layout.namespace("south"), "sleep", "1000"])
         inner = start(other, "north", "sleep", "1000")
         until(partial(_is_known, other.name, stray.pid))
+        until(partial(_has_begun, inner.pid, "sleep"))
         assert other.down()
         assert (stray.wait(5), inner.wait(5)) == (-signal.SIGKILL, -signal.SIGKILL)
         inner.communicate()

@@ -42,8 +42,8 @@ SITES = Sites(
 SIZE_BYTES = 2_000_000
 TRIES = 10
 PIPE = subprocess.PIPE
-# A device that every user may open, as most distributions have it.
-OPEN_TUN = 'mount -t tmpfs none /dev/net && mknod -m 666 /dev/net/tun c 10 200 && exec "$@"'
+# A device that every user may open, as most distributions have it, or root alone; whichever this machine has.
+TUN = 'mount -t tmpfs none /dev/net && mknod -m "$0" /dev/net/tun c 10 200 && exec "$@"'
 
 
 def pour(client: socket.socket, data: bytes) -> None:
@@ -144,8 +144,7 @@ class User:
         """Find out how; skips the test where there is no such user, or no Python for them."""
         self._words: list[str] = []
         if os.geteuid() == 0:
-            if is_tun_open:
-                self._words += ["unshare", "--mount", "/bin/sh", "-c", OPEN_TUN, "sh"]
+            self._words += ["unshare", "--mount", "/bin/sh", "-c", TUN, "666" if is_tun_open else "600"]
             drop = ["setpriv", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]
             # One more program before the user's own: the first keeps the right to find it in folders of root's.
             self._words += [*drop, "/bin/sh", "-c", 'exec "$@"', "sh"]
