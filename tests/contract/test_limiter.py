@@ -194,7 +194,7 @@ def test_who_is_dropped_runs_on_without_a_limit(limiter: Limiter, start: Start, 
     limiter.drop("one")
     assert limiter.limits() == {"two, with ä": Limit(0.05)}
     assert burner.poll() is None
-    assert stands(burner.pid, hierarchy, "."), "it is where who limits is, and so nothing of ours limits it"
+    assert stands(burner.pid, cgroup.own(hierarchy), "."), "it is where who limits is, and so nothing of ours limits it"
     limiter.drop("two, with ä")
     assert limiter.limits() == {}
     assert not (hierarchy.cpu / ABOVE).exists()
@@ -222,6 +222,8 @@ def test_below_a_group_with_less_a_runner_gets_what_that_has(hierarchy: Hierarch
 
 
 def test_a_runner_stays_in_the_group_of_who_limits_it(hierarchy: Hierarchy, outer: Group, start: Start) -> None:
+    if hierarchy.version == 2:
+        pytest.skip("there, groups of runners stand in one place")
     burner, files = start(BURN), [str(file) for file in outer.procs_files]
     agent = start(AGENT, NAME, "groups", *files, plain=False)
     ask(agent, f"limiter.take('one', {burner.pid})")
@@ -258,8 +260,9 @@ def test_the_end_of_a_site_leaves_no_group_wherever_it_was_made(
         (tree / ABOVE / "half").mkdir(parents=True)  # as one who was killed at it leaves it
     limiter.end()
     assert not cgroup.places(hierarchy, ABOVE)
-    assert stands(far.pid, hierarchy, outer.name)
-    assert stands(near.pid, hierarchy, ".")
+    here = cgroup.own(hierarchy)
+    assert stands(far.pid, hierarchy, outer.name) if hierarchy.version == 1 else stands(far.pid, here, ".")
+    assert stands(near.pid, here, ".")
     assert (far.poll(), near.poll()) == (None, None)
     limiter.end()
 
