@@ -26,8 +26,8 @@ import pytest
 from headwater.bind import cgroup
 from headwater.errors import BindError, SpecError
 from headwater.model.sites import Site, Sites
-from headwater.testbed import link_process, network, traces
-from headwater.testbed.bed import Bed
+from headwater.testbed import link_process, links, network
+from headwater.testbed.bed import Bed, probe
 from headwater.testbed.calibrate import DATA_PART, calibrate, is_delay_off, is_rate_off
 from headwater.testbed.shares import machine_cores, sites_cores
 from tests.contract.beds import ODD, PYTHON, SITES, beds, echo_s, reaches, start, tries, until
@@ -112,12 +112,12 @@ def test_calibration_finds_every_link_as_asked_and_another_link_off(bed: Bed) ->
         pair for link in SITES.links for pair in ((link.a, link.b, False), (link.b, link.a, False))
     ]
     # Behind the bed's back: the link is not what the bed says it is.
-    control = traces.bed_folder(NAME) / "l0.sock"
-    network.ask_link(control, {"do": "set", "latency_s": 0.030})
+    kind, wire = probe().links, bed.layout.wires[0]
+    links.change(kind, bed.layout, wire, network.LinkState(0.030, 100e6), {"latency_s": 0.030})
     try:
         assert {one.origin for one in calibrate(bed) if one.is_off} >= {"cloud", "north"}
     finally:
-        network.ask_link(control, {"do": "set", "latency_s": 0.010})
+        links.change(kind, bed.layout, wire, network.LinkState(0.010, 100e6), {"latency_s": 0.010})
 
 
 def test_packets_pass_through_sites_on_their_way(bed: Bed) -> None:
