@@ -64,7 +64,7 @@ def _is_known(bed: str, pid: int) -> bool:
 
 def _has_begun(pid: int, program: str) -> bool:
     """Return whether a process of a site has come in, and is what it was started for."""
-    return psutil.Process(pid).name() == program
+    return bool(psutil.Process(pid).name() == program)
 
 
 def test_a_bed_that_comes_and_goes_leaves_nothing(bed: Bed) -> None:

@@ -34,7 +34,7 @@ from confluent_kafka.admin import AdminClient
 from headwater.bind.adopted import UNKNOWN_CODE, Adopted, find_leader, started_at
 from headwater.bind.box import Box
 from headwater.bind.broker_files import Access, broker_files, is_loopback
-from headwater.bind.broker_ports import choose_ports, remembered_ports
+from headwater.bind.broker_ports import choose_ports, release_ports, remembered_ports
 from headwater.bind.jars import Jars
 from headwater.bind.java import Child, java
 from headwater.bind.keyring import Credentials, rdkafka_settings, write_private
@@ -239,6 +239,7 @@ class KafkaBroker:
                 with contextlib.suppress(KafkaException), AdminClient(self._client_settings()) as admin:
                     metadata = admin.list_topics(timeout=min(left_s, 1.0))
                     if metadata.brokers and metadata.cluster_id == self._cluster_id:
+                        release_ports(self._folder)
                         return
             self._child.wait(PAUSE_S)
 
@@ -249,6 +250,7 @@ class KafkaBroker:
             self._child.signal(signal.SIGTERM)
             if not self._child.wait(timeout_s):
                 self.kill()
+        release_ports(self._folder)
         self._pid_file.unlink(missing_ok=True)
 
     def kill(self) -> None:
