@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 
@@ -15,17 +15,19 @@ from headwater.bind.store import Store
 from headwater.bind.tokens import Tokens
 from headwater.bind.uploads import Uploads
 from headwater.model.keep import to_json
-from headwater.plan.jobs import Observed
+from headwater.plan.jobs import Job, Observed
+from headwater.ports import Positions
 from headwater.serve.api import make_app, serve_forever
 from headwater.serve.api_agents import router
 from headwater.serve.controller import Controller
 from headwater.serve.desk import Desk
 from headwater.serve.sessions import Hello, Presence
-from headwater.sim.sites import SimSites
+from headwater.sim.sites import SimSite, SimSites
 from headwater.sim.world import World
 from tests.unit.test_deploy import SOURCE, project
 from tests.unit.test_lanes import one, sink
 
+Found = TypeVar("Found")
 SITES = ("edge-1", "edge-2", "cloud")
 CODE = b"def forward(rows):\n    return rows\n"
 WAIT_S = 30.0  # a loaded machine is no reason to fail
@@ -44,20 +46,31 @@ PLACED = {"taxis": "edge-1", "warm": "edge-1", "busy": "cloud", "out": "cloud"}
 
 
 class ControlledSites(SimSites):
-    """Simulated sites with what the controller asks beyond the port."""
+    """Simulated sites with what the controller asks beyond the port, by as many threads at once as it has callers."""
 
     def __init__(self, world: World, names: tuple[str, ...] = SITES) -> None:
         super().__init__(world, names)
+        self._lock = threading.RLock()  # the simulated world knows one thread
         self.told: dict[str, dict[str, Any]] = {}
         self.revoked: list[str] = []
         self.observed = 0
 
     def observe(self) -> Observed:
-        self.observed += 1
-        return super().observe()
+        with self._lock:
+            self.observed += 1
+            return super().observe()
 
     def latest(self) -> Observed:
-        return super().observe()
+        with self._lock:
+            return super().observe()
+
+    def run(self, site: str, job: Job, epoch: int, seat: Positions, take_from: tuple[str, int] | None) -> None:
+        with self._lock:
+            super().run(site, job, epoch, seat, take_from)
+
+    def _ask(self, name: str, act: Callable[[SimSite], Found]) -> Found:
+        with self._lock:
+            return super()._ask(name, act)
 
     def sites(self) -> tuple[Presence, ...]:
         return tuple(
