@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 import time
 from dataclasses import replace
 
@@ -197,13 +198,17 @@ def test_of_two_agents_of_a_site_the_second_waits_until_the_first_is_gone(tmp_pa
             second.stop()
 
 
-def test_an_order_that_is_being_carried_out_is_finished_and_answered_before_the_agent_stops(plane, tmp_path):
+@pytest.mark.parametrize("is_asking", [True, False])
+def test_an_order_that_is_being_carried_out_is_finished_and_answered_before_the_agent_stops(plane, tmp_path, is_asking):
     with living(plane, "a", tmp_path) as (_, agents):
         until(lambda: reached(plane.desk) == {"a"})
         gates = agents["a"].engine.gates
         gates.close("warm count")
         call = Later(lambda: plane.desk.warm("a", job("count", "a", CARS, Topic("a", "out"))))
         assert gates.reached["warm count"].wait(10.0)
+        if not is_asking:  # for other orders any more
+            agents["a"].stop_event.set()
+            until(lambda: not any(one.name == "talk" for one in threading.enumerate()))
         agents["a"].stop()
         call.result()
 

@@ -152,7 +152,10 @@ class AgentLoop:
                 try:
                     self._follow(session, tries)
                 finally:
-                    session.over.set()
+                    if (
+                        not self._stop.is_set()
+                    ):  # else orders in hand are still answered, and `run` says that it is over
+                        session.over.set()
             except Exception as error:  # noqa: BLE001 - an agent goes on whatever its engine or the network does
                 self._trouble("controller", str(error) or type(error).__name__)
                 tries.pause()
